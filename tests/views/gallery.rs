@@ -100,7 +100,7 @@ fn curves(ui: &mut Ui, rect: Rect) {
     let n = (plot.width() / b.pixel()) as usize;
     let reserved = |i: usize| if i < n / 8 { 920.0 } else if i < n / 4 { 1000.0 } else { 1080.0 } * MIB;
     let allocated = |i: usize| (700.0 + 120.0 * (i as f64 / 60.0).sin() + 25.0 * ((i * 7919 % 97) as f64 / 97.0)) * MIB;
-    let column = |v: f64| Some(PixelColumn::from_values((v, v, v), |v| bytes.at(v)));
+    let column = |v: f64| Some(PixelColumn::level(bytes.at(v)));
     let up: Vec<_> = (0..n).map(|i| column(reserved(i))).collect();
     let low: Vec<_> = (0..n).map(|i| column(allocated(i))).collect();
     b.fill_under(&low, plot.left(), plot.bottom(), Tokens::at(t.slot(0), 0.18));

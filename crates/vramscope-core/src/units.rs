@@ -342,14 +342,6 @@ impl SizeColumn {
         if self.has_decimals { two_decimals(text) } else { text }
     }
 
-    /// A difference without its unit: `+1.50`, `−0.25`. One that would round to 0 has a unit of its own, as `+512 B`. The sign is
-    /// that of `is_more`.
-    pub fn signed(self, is_more: bool, bytes: u64) -> String {
-        let figure = self.figure(bytes);
-        let told = if figure.starts_with('<') { Bytes(bytes).to_string() } else { figure };
-        format!("{}{told}", if is_more { '+' } else { '\u{2212}' })
-    }
-
     /// A size with the unit of the column.
     pub fn sized(self, bytes: u64) -> String {
         format!("{}{NBSP}{}", self.figure(bytes), self.unit())
@@ -583,8 +575,6 @@ mod tests {
     #[test]
     fn a_little_is_not_nothing_in_a_column() {
         assert_eq!([0, 1, 5242, 5243, 1 << 20].map(|b| SizeColumn::default().figure(b)), ["0", "<0.01", "<0.01", "0.01", "1"]);
-        let signed = [(true, 1 << 20), (false, 5243), (true, 512)].map(|(more, by)| SizeColumn::default().signed(more, by));
-        assert_eq!(signed, ["+1".to_owned(), "\u{2212}0.01".to_owned(), format!("+512{NBSP}B")]);
     }
 
     #[test]

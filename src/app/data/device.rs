@@ -11,7 +11,7 @@ use vramscope_core::inference::{Caps, Prepared, WhatIf};
 use vramscope_core::model::{Cancelled, DeviceRecording, Progress, Recording, Stage};
 use vramscope_core::query::{Query, Scope};
 use vramscope_core::tables::{DeviceTables, StackNames};
-use vramscope_core::units::counted;
+use vramscope_core::units::{Micros, counted};
 
 /// A short description of what a device holds: its events, or its samples when it was only watched.
 pub fn holds(recording: &Recording, device: &DeviceRecording) -> String {
@@ -82,6 +82,13 @@ impl DeviceData {
     /// The device's steps if they were computed already.
     pub fn known_steps(&self) -> Option<&Steps> {
         self.found.anatomy.get().map(|anatomy| &anatomy.steps)
+    }
+
+    /// The time from the first event to an event, where times are known.
+    pub fn since_start(&self, event: u32) -> Option<Micros> {
+        let events = &self.device().events;
+        let (first, _) = events.time_range()?;
+        events.time_us.get(event as usize).map(|t| Micros(t - first))
     }
 
     /// Indices of the recording's devices on which a request failed. The loader makes the first call, which reads the traces;

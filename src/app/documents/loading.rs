@@ -126,8 +126,7 @@ fn provisional(ui: &mut Ui, tokens: &Tokens, loading: &mut Loading, fraction: f3
         })
         .collect();
     let curve = |of: fn((i64, i64)) -> i64| -> Vec<Option<PixelColumn>> {
-        let column = |bytes: i64| PixelColumn::from_values((bytes as f64, bytes as f64, bytes as f64), |v| y.at(v));
-        columns.iter().map(|c| c.map(|c| column(of(c)))).collect()
+        columns.iter().map(|c| c.map(|c| PixelColumn::level(y.at(of(c) as f64)))).collect()
     };
     let (reserved, requested) = (curve(|c| c.0), curve(|c| c.1));
     let mut lines = Batch::new(ui.painter());

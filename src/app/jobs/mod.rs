@@ -157,6 +157,13 @@ pub struct Shown<T> {
     pub fraction: Option<f32>,
 }
 
+impl<T> Shown<T> {
+    /// The value, unless a newer one is being computed.
+    pub fn fresh(&self) -> Option<Arc<T>> {
+        self.value.clone().filter(|_| self.is_fresh)
+    }
+}
+
 impl<K: PartialEq + Clone, T: Send + 'static> Derived<K, T> {
     /// The value for `key`, or the newest older one while `work` runs. `work` returns `None` when it was cancelled. When it
     /// panics it is not run again for this key, and [`Jobs::take_asked_in_vain`] names it.

@@ -127,7 +127,7 @@ impl FrameSearch {
         let (index, data, query) = (Arc::clone(&self.index), Arc::clone(data), query.to_owned());
         let shown =
             self.found.get(jobs, "frames", &key, move |_| Some(index.get_or_init(|| FrameIndex::of(&data)).find(&query, most)));
-        shown.value.filter(|_| shown.is_fresh)
+        shown.fresh()
     }
 }
 

@@ -14,7 +14,7 @@ use crate::app::jobs::Derived;
 use crate::app::jobs::identity::Identity;
 use crate::app::state::ViewKind;
 use crate::app::theme::{Tokens, Type};
-use crate::app::widgets::{Batch, CodeWell, Cut, label, padded, section, term};
+use crate::app::widgets::{Batch, CodeWell, Cut, label, padded, pane, section, term};
 use vramscope_core::anatomy::Role;
 use vramscope_core::anatomy::roles::ByRole;
 use vramscope_core::diagnose::accounting::{Part, Waterfall, account};
@@ -76,60 +76,42 @@ impl View for Accounting {
         let waterfall = account(cx.data.device(), state, has_segments(&cx.data.tables));
         ScrollArea::vertical().auto_shrink(false).show(ui, |ui| {
             ui.add_space(8.0);
-            let whole = waterfall.rows.iter().find(|r| r.part == Part::CachedWhole).and_then(|r| r.bytes).unwrap_or(0);
-                let live = waterfall.rows.iter().find(|r| r.part == Part::Requested).and_then(|r| r.bytes).unwrap_or(0);
-                let cached = waterfall.rows.iter().find(|r| r.part == Part::Cached).and_then(|r| r.bytes);
-                let sentence = match waterfall.reserved {
-                    // A trace may give the sum of all segments without listing any of them.
-                    Some(reserved) if cached == Some(0) => format!(
-                        "PyTorch reserves {}, all of it in use. Not all segments are in this file, so what torch.{}.empty_cache() would give back is unknown.",
-                        Bytes(reserved),
-                        cx.words().module
-                    ),
-                    Some(reserved) if cached.is_none() && whole == 0 => format!(
-                        "PyTorch reserves {}. torch.{}.empty_cache() would give none of it back now.",
-                        Bytes(reserved),
-                        cx.words().module
-                    ),
-                    Some(reserved) if cached.is_some() => format!(
-                        "PyTorch reserves {}, and {} of it is not in use. Not all segments are in this file, so what torch.{}.empty_cache() would give back is unknown.",
-                        Bytes(reserved),
-                        Bytes(cached.unwrap_or(0)),
-                        cx.words().module,
-                    ),
-                    Some(reserved) => format!(
-                        "PyTorch reserves {}. torch.{}.empty_cache() would give {} of it back now.",
-                        Bytes(reserved),
-                        cx.words().module,
-                        Bytes(whole)
-                    ),
-                    None => format!(
-                        "Live tensors {} {}. Segments are not in this file, so what {} reserved for them is unknown{}.",
-                        if cx.data.device().can_show.requested.is_known() { "requested" } else { "take" },
-                        Bytes(live),
-                        allocator_name(&cx.data.recording),
-                        if allocator_name(&cx.data.recording) == "PyTorch" {
-                            cx.words().say(", nor what torch.cuda.empty_cache() would give back")
-                        } else {
-                            "".into()
-                        }
-                    ),
-                };
-                lead(ui, &sentence);
+            lead(ui, &in_short(cx, &waterfall));
             ui.add_space(8.0);
             let roomy = row_height(ui, waterfall.rows.len());
             let sizes = bars(ui, cx.words(), &waterfall, roomy);
             self.by_role(ui, cx, state.event, &waterfall, sizes, roomy);
             if let Some(missing) = waterfall.not_in_file() {
                 ui.add_space(6.0);
-                padded(ui, |ui| {
-                    let text = format!("{missing} A watched process, or {} beside it, shows them.", cx.words().tool);
-                    label::paragraph(ui, &text, Type::Body, t.text3);
-                });
+                let text = format!("{missing} A watched process, or {} beside it, shows them.", cx.words().tool);
+                pane::note(ui, &text, Type::Body, t.text3);
             }
             self.counters.ui(ui, cx);
             ui.add_space(12.0);
         });
+    }
+}
+
+/// What PyTorch reserves, and how much of it `empty_cache` would give back.
+fn in_short(cx: &ViewContext<'_>, waterfall: &Waterfall) -> String {
+    let of = |part: Part| waterfall.rows.iter().find(|r| r.part == part).and_then(|r| r.bytes);
+    let empty_cache = format!("torch.{}.empty_cache()", cx.words().module);
+    let allocator = allocator_name(&cx.data.recording);
+    let Some(reserved) = waterfall.reserved.map(Bytes) else {
+        let take = if cx.data.device().can_show.requested.is_known() { "requested" } else { "take" };
+        let live = Bytes(of(Part::Requested).unwrap_or(0));
+        let nor = if allocator == "PyTorch" { format!(", nor what {empty_cache} would give back") } else { String::new() };
+        return format!(
+            "Live tensors {take} {live}. Segments are not in this file, so what {allocator} reserved for them is unknown{nor}."
+        );
+    };
+    // A trace may give the sum of all segments without listing any of them.
+    let unknown = format!("Not all segments are in this file, so what {empty_cache} would give back is unknown.");
+    match (of(Part::Cached), of(Part::CachedWhole).unwrap_or(0)) {
+        (Some(0), _) => format!("PyTorch reserves {reserved}, all of it in use. {unknown}"),
+        (Some(cached), _) => format!("PyTorch reserves {reserved}, and {} of it is not in use. {unknown}", Bytes(cached)),
+        (None, 0) => format!("PyTorch reserves {reserved}. {empty_cache} would give none of it back now."),
+        (None, whole) => format!("PyTorch reserves {reserved}. {empty_cache} would give {} of it back now.", Bytes(whole)),
     }
 }
 
@@ -252,7 +234,7 @@ fn by_samples(ui: &mut Ui, cx: &ViewContext<'_>) {
         card_rows(ui, cx, sample);
         ui.add_space(8.0);
         let note = "By NVML and PyTorch's own counters. Click in the timeline to account for another instant.";
-        crate::app::widgets::pane::padded(ui, |ui| label::paragraph(ui, note, Type::Caption, cx.tokens.text3));
+        pane::note(ui, note, Type::Caption, cx.tokens.text3);
         ui.add_space(12.0);
     });
 }
@@ -263,7 +245,7 @@ fn by_counters(ui: &mut Ui, cx: &ViewContext<'_>, name: &str, stats: &MemoryStat
     ScrollArea::vertical().auto_shrink(false).show(ui, |ui| {
         ui.set_max_width(ui.available_width().min(960.0));
         ui.add_space(8.0);
-            lead(ui, &counted_sentence(stats));
+        lead(ui, &counted_sentence(stats));
         ui.add_space(8.0);
         if stats.kind != StatsKind::Host {
             bars(ui, cx.words(), &account_counters(stats), 24.0);
@@ -272,11 +254,11 @@ fn by_counters(ui: &mut Ui, cx: &ViewContext<'_>, name: &str, stats: &MemoryStat
         counters::alone(ui, cx, name, stats);
         ui.add_space(8.0);
         padded(ui, |ui| {
-            let note = "Totals are all that counters have. A memory snapshot of the same run shows every block and who owns it; opened together \
-                with it these figures are compared with it.";
+            let note = "Totals are all that counters have. A memory snapshot of the same run shows every block and who owns it; opened \
+                together with it these figures are compared with it.";
             label::paragraph(ui, note, Type::Body, t.text3);
             ui.add_space(6.0);
-            CodeWell::new(&cx.words().say("torch.cuda.memory._dump_snapshot(\"snapshot.pickle\")")).python().copy(true).show(ui);
+            CodeWell::new(&cx.snapshot_line()).python().copy(true).show(ui);
         });
         ui.add_space(12.0);
     });

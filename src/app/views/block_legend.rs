@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use egui::{Rect, Ui, UiBuilder};
+use egui::{Rect, Ui};
 
 use super::ViewContext;
 use crate::app::data::colours::{Class, Colours, Paint};
@@ -11,7 +11,7 @@ use crate::app::jobs::Derived;
 use crate::app::jobs::identity::Identity;
 use crate::app::state::{Action, ColourBy};
 use crate::app::widgets::label::without_middle_letters;
-use crate::app::widgets::{Figures, LegendEntry, Swatch, Term, Tip, legend_row};
+use crate::app::widgets::{Figures, LegendEntry, Swatch, Term, Tip, legend_row, pane};
 use vramscope_core::model::Beyond;
 use vramscope_core::tables::{Quantity, State, without_stack};
 use vramscope_core::units::{Bytes, GIBIBYTE, MEBIBYTE, NBSP, count};
@@ -103,7 +103,7 @@ impl BlockLegend {
             let first = if is_ramp { 0 } else { shown };
             for (at, (part, bytes)) in (first..).zip(counts.beyond.stacks()) {
                 let (name, paint) = (without_stack(part), cx.tokens.beyond(part));
-                let tip = Tip::new(name).row("at the cursor", Bytes(bytes).to_string()).note(NO_BLOCKS);
+                let tip = Tip::new(name).row("at the cursor", Bytes(bytes)).note(NO_BLOCKS);
                 entries.insert(at, LegendEntry::new(Swatch::Fill(paint), name).value(sums.text(bytes)).tip(tip));
                 classes.insert(at, usize::MAX);
                 shown += 1;
@@ -135,7 +135,7 @@ impl BlockLegend {
             Sums::Gibibytes => "GiB",
         };
         let name = if unit.is_empty() { name.to_owned() } else { format!("{name}, {unit}") };
-        let mut row = ui.new_child(UiBuilder::new().max_rect(rect).id_salt("legend"));
+        let mut row = pane::child(ui, rect, "legend");
         let trailing = match cx.shared.colour_by {
             _ if rect.width() <= 620.0 => "",
             _ if cx.data.device().events.is_empty() => "at the end",

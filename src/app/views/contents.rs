@@ -8,7 +8,7 @@ use crate::app::data::device::holds;
 use crate::app::state::{Action, ViewKind};
 use crate::app::theme::Type;
 use crate::app::theme::visuals::{PAD_PANE, ROW_DENSE};
-use crate::app::widgets::{Cut, ListRow, key_value, label, padded, section};
+use crate::app::widgets::{Cut, ListRow, key_value, label, pane, section};
 use vramscope_core::diagnose::source_limits::allocator_name;
 use vramscope_core::units::{Bytes, Micros, count, counted};
 
@@ -35,30 +35,23 @@ impl View for Contents {
                 watched(ui, cx);
             } else if let Some(state) = cx.state.filter(|_| !cx.data.has_only_sums() && !cx.data.recording.has_only_counters()) {
                 let knows_reserved = cx.data.knows_reserved();
+                let known = |is_known, bytes| if is_known { Bytes(bytes).to_string() } else { "not in this file".to_owned() };
+                let knows_requested = cx.data.device().can_show.requested.is_known();
                 section(ui, "At the cursor", "", false);
+                key_value(ui, "reserved", known(knows_reserved, state.totals.reserved));
+                key_value(ui, "active", Bytes(state.totals.active));
+                key_value(ui, "allocated", Bytes(state.totals.allocated));
+                key_value(ui, "requested", known(knows_requested, state.totals.requested));
                 if knows_reserved {
-                    key_value(ui, "reserved", &Bytes(state.totals.reserved).to_string());
-                } else {
-                    key_value(ui, "reserved", "not in this file");
-                }
-                key_value(ui, "active", &Bytes(state.totals.active).to_string());
-                key_value(ui, "allocated", &Bytes(state.totals.allocated).to_string());
-                if cx.data.device().can_show.requested.is_known() {
-                    key_value(ui, "requested", &Bytes(state.totals.requested).to_string());
-                } else {
-                    key_value(ui, "requested", "not in this file");
-                }
-                let holes = state.holes().count() as u64;
-                if knows_reserved {
-                    key_value(ui, "segments", &count(state.segments.len() as u64));
+                    key_value(ui, "segments", count(state.segments.len() as u64));
                 }
                 let (live, pending) = state.live_and_pending();
-                key_value(ui, "live blocks", &count(live));
+                key_value(ui, "live blocks", count(live));
                 if pending > 0 {
-                    key_value(ui, "freed, waiting for a stream", &counted(pending, "block", "blocks"));
+                    key_value(ui, "freed, waiting for a stream", counted(pending, "block", "blocks"));
                 }
                 if knows_reserved {
-                    key_value(ui, "holes", &count(holes));
+                    key_value(ui, "holes", count(state.holes().count() as u64));
                 }
             }
             recorded(ui, cx);
@@ -109,17 +102,17 @@ fn devices(ui: &mut Ui, cx: &ViewContext<'_>) {
 fn watched(ui: &mut Ui, cx: &ViewContext<'_>) {
     let device = cx.data.device();
     section(ui, "Watched", "", false);
-    key_value(ui, "samples", &count(device.samples.len() as u64));
+    key_value(ui, "samples", count(device.samples.len() as u64));
     if let (Some(first), Some(last)) = (device.samples.first(), device.samples.last()) {
-        key_value(ui, "time", &Micros(last.time_us - first.time_us).to_string());
+        key_value(ui, "time", Micros(last.time_us - first.time_us));
     }
     let Some(track) = device.live.as_deref() else { return };
-    key_value(ui, "processes", &count(track.processes.len() as u64));
+    key_value(ui, "processes", count(track.processes.len() as u64));
     let helpers = track.processes.iter().filter(|p| p.torch_peak.is_some()).count() as u64;
-    key_value(ui, "with PyTorch's own figures", &count(helpers));
-    key_value(ui, "samples lost", &count(track.lost));
-    key_value(ui, "times without samples", &count(track.gaps.len() as u64));
-    key_value(ui, "marks", &count(track.marks.len() as u64));
+    key_value(ui, "with PyTorch's own figures", count(helpers));
+    key_value(ui, "samples lost", count(track.lost));
+    key_value(ui, "times without samples", count(track.gaps.len() as u64));
+    key_value(ui, "marks", count(track.marks.len() as u64));
 }
 
 fn recorded(ui: &mut Ui, cx: &ViewContext<'_>) {
@@ -128,40 +121,40 @@ fn recorded(ui: &mut Ui, cx: &ViewContext<'_>) {
     section(ui, if never_ran { "Predicted, never ran" } else { "Recorded" }, "", false);
     if never_ran {
         let words = "This run was never made: its requests follow from recordings of the program, and its figures from a model of the allocator.";
-        padded(ui, |ui| label::paragraph(ui, words, Type::Body, cx.tokens.amber));
+        pane::note(ui, words, Type::Body, cx.tokens.amber);
     }
     // A watch that is still running has no file yet.
     if cx.data.recording.source.bytes > 0 {
-        key_value(ui, "file", &Bytes(cx.data.recording.source.bytes).to_string());
+        key_value(ui, "file", Bytes(cx.data.recording.source.bytes));
     }
     key_value(ui, "format", cx.data.recording.source.format.name());
     if !device.bands.is_empty() {
-        key_value(ui, "rows by category", &count(device.bands.len() as u64));
+        key_value(ui, "rows by category", count(device.bands.len() as u64));
         // Rows whose bytes only change category do not change the sum, so they are not counted.
-        key_value(ui, "sums that differ", &count(device.samples.len() as u64));
+        key_value(ui, "sums that differ", count(device.samples.len() as u64));
     }
     if cx.data.recording.has_only_counters() {
         let counters: usize = cx.data.recording.stats.iter().map(|(_, stats)| stats.values.len()).sum();
-        key_value(ui, "counters", &count(counters as u64));
+        key_value(ui, "counters", count(counters as u64));
         return;
     }
     if has_only_samples(device) || cx.data.has_only_sums() {
         if cx.data.recording.report.seconds > 0.0 {
-            key_value(ui, "read in", &format!("{:.2} s", cx.data.recording.report.seconds));
+            key_value(ui, "read in", format!("{:.2} s", cx.data.recording.report.seconds));
         }
         return;
     }
-    key_value(ui, "events", &count(device.events.len() as u64));
-    key_value(ui, "allocations", &count(cx.data.tables.lifetimes.len() as u64));
-    key_value(ui, "live before", &count(cx.data.tables.lifetimes.initial_count() as u64));
+    key_value(ui, "events", count(device.events.len() as u64));
+    key_value(ui, "allocations", count(cx.data.tables.lifetimes.len() as u64));
+    key_value(ui, "live before", count(cx.data.tables.lifetimes.initial_count() as u64));
     if let Some((first, last)) = device.events.time_range() {
-        key_value(ui, "time", &Micros(last - first).to_string());
+        key_value(ui, "time", Micros(last - first));
     }
-    key_value(ui, "call stacks", &count(cx.data.recording.stacks.len() as u64));
-    key_value(ui, "streams", &count(device.streams.len() as u64));
-    key_value(ui, "pools", &count(device.pools.len() as u64));
-    key_value(ui, "annotations", &count(device.annotations.len() as u64));
-    key_value(ui, "read in", &format!("{:.2} s", cx.data.recording.report.seconds));
+    key_value(ui, "call stacks", count(cx.data.recording.stacks.len() as u64));
+    key_value(ui, "streams", count(device.streams.len() as u64));
+    key_value(ui, "pools", count(device.pools.len() as u64));
+    key_value(ui, "annotations", count(device.annotations.len() as u64));
+    key_value(ui, "read in", format!("{:.2} s", cx.data.recording.report.seconds));
 }
 
 /// Files of the same run that were added to this one.
@@ -173,7 +166,7 @@ fn added(ui: &mut Ui, cx: &ViewContext<'_>) {
     section(ui, "Added", "", false);
     let counters = recording.stats.iter().map(|(name, stats)| format!("{name}: {} in Accounting.", stats.kind.name()));
     for sentence in recording.added.iter().map(|a| a.sentence.clone()).chain(counters) {
-        padded(ui, |ui| label::paragraph(ui, &sentence, Type::Body, cx.tokens.text2));
+        pane::note(ui, &sentence, Type::Body, cx.tokens.text2);
         ui.add_space(4.0);
     }
 }

@@ -1,5 +1,6 @@
 //! [`View`], and [`ViewContext`], from which it draws.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use egui::Ui;
@@ -17,6 +18,7 @@ use vramscope_core::anatomy::Roles;
 use vramscope_core::diagnose::findings::Findings;
 use vramscope_core::diagnose::source_limits::no_history;
 use vramscope_core::diagnose::vendor::Words;
+use vramscope_core::model::StackId;
 use vramscope_core::query::matching::Matching;
 use vramscope_core::tables::State;
 
@@ -56,6 +58,19 @@ impl ViewContext<'_> {
             self.actions.send(Action::Hover(item));
         }
         *is_hovering = item.is_some();
+    }
+
+    /// The call stack that is selected, rather than a single thing.
+    pub fn selected_stack(&self) -> Option<StackId> {
+        match self.shared.selected() {
+            Some(Item::Stack(stack)) => Some(stack),
+            _ => None,
+        }
+    }
+
+    /// The line that writes a snapshot.
+    pub fn snapshot_line(&self) -> Cow<'static, str> {
+        self.words().say("torch.cuda.memory._dump_snapshot(\"snapshot.pickle\")")
     }
 
     /// Replaces the view when there is no history to draw: says so, and shows the line of code that records one.

@@ -21,7 +21,7 @@ use vramscope_core::diagnose::oom::{
 use vramscope_core::diagnose::source_limits::allocator_name;
 use vramscope_core::diagnose::watched::{Watched, watched};
 use vramscope_core::model::{DeviceKind, Progress};
-use vramscope_core::units::{Bytes, counted};
+use vramscope_core::units::{Bytes, capital, counted};
 
 /// Settings tried on a failure: `None` when they do not apply, `Some(None)` while they run.
 type Tried = Option<Option<Arc<Helped>>>;
@@ -100,16 +100,14 @@ impl FindingsView {
     fn list(&mut self, ui: &mut Ui, cx: &ViewContext<'_>, but: Option<usize>) {
         let t = cx.tokens;
         let Some(found) = cx.findings else {
-            padded(ui, |ui| {
-                ui.label(Type::Body.text("Looking for what is wrong…").color(t.text3));
-            });
-            return;
+            return padded(ui, |ui| _ = ui.label(Type::Body.text("Looking for what is wrong…").color(t.text3)));
         };
         let is_watch = has_only_samples(cx.data.device());
         if found.findings.is_empty() && !is_watch {
             healthy(ui, cx);
         }
         // When no failure was examined, say so first.
+        let note = |ui: &mut Ui, said: &str, ink| padded(ui, |ui| _ = label::paragraph(ui, said, Type::Caption, ink));
         if found.ooms_left_out > 0 && !(found.ooms.is_empty() && found.findings.is_empty()) {
             padded(ui, |ui| {
                 for sentence in found.left_out() {
@@ -118,15 +116,10 @@ impl FindingsView {
             });
         }
         if let Some(sentence) = found.rules_sentence() {
-            padded(ui, |ui| {
-                label::paragraph(ui, &sentence, Type::Caption, t.text3);
-            });
+            note(ui, &sentence, t.text3);
         }
         if cx.shared.range.is_some() && !found.findings.is_empty() {
-            padded(ui, |ui| {
-                let said = "These speak of the whole recording, not of the chosen range. Esc clears the range.";
-                label::paragraph(ui, said, Type::Caption, t.text2);
-            });
+            note(ui, "These speak of the whole recording, not of the chosen range. Esc clears the range.", t.text2);
         }
         let mut order: Vec<usize> = (0..found.findings.len()).filter(|&i| Some(i) != but).collect();
         if self.order == 1 {
@@ -252,8 +245,7 @@ fn healthy(ui: &mut Ui, cx: &ViewContext<'_>) {
         if let Some(caveat) = cx.data.recording.report.caveat().or(contradiction) {
             ui.label(Type::Title.text("Figures to doubt").color(cx.tokens.amber));
             ui.add_space(4.0);
-            let caveat = format!("{}{}.", caveat[..1].to_uppercase(), &caveat[1..]);
-            label::paragraph(ui, &caveat, Type::Body, cx.tokens.text2);
+            label::paragraph(ui, &format!("{}.", capital(&caveat)), Type::Body, cx.tokens.text2);
             ui.add_space(12.0);
         }
         ui.label(Type::Title.text(title).color(cx.tokens.text1));

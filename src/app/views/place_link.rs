@@ -7,7 +7,7 @@ use egui::{CursorIcon, Rect, Sense, Ui};
 use super::ViewContext;
 use crate::app::state::Action;
 use crate::app::theme::Type;
-use crate::app::widgets::{label, told_at};
+use crate::app::widgets::{Cut, label, told_at};
 use vramscope_core::model::{Frame, FrameId};
 
 /// The frame, when its file can be opened.
@@ -32,7 +32,7 @@ pub(super) fn place_link(
     let place = stacks.location(frame);
     let short = label::without_start(p, &place, Type::Mono, room.width());
     let covered = label::text_in(p, room, &short, Type::Mono, t.accent);
-    let target = Rect::from_x_y_ranges(covered.x_range(), room.y_range());
+    let target = room.across(covered.left(), covered.right());
     let link = told_at(ui, target, ("source of", id), Sense::click(), egui::Role::Link, || format!("Open {place}"));
     if link.hovered() {
         p.hline(covered.x_range(), covered.bottom() - 1.0, egui::Stroke::new(1.0, t.accent));

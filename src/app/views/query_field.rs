@@ -5,7 +5,7 @@ use egui::{Align2, Area, Id, Key, Modifiers, Order, Rect, Sense, Ui, pos2, vec2}
 
 use super::query_help as help;
 use crate::app::theme::{Tokens, Type};
-use crate::app::widgets::{Cut, Field, Icon, icon_button, label, row, told_at};
+use crate::app::widgets::{Cut, Field, Icon, icon_button, label, pane, row, told_at};
 use vramscope_core::query::{Completion, Example, Query, QueryError, Vocabulary, complete};
 
 /// Height of the strip with the field.
@@ -55,8 +55,7 @@ impl QueryField {
         let completed = self.take_keys(ui);
         let strip = row::line(ui, STRIP);
         let inner = strip.shrink2(vec2(12.0, 5.0));
-        let layout = egui::Layout::left_to_right(egui::Align::Center);
-        let mut child = ui.new_child(egui::UiBuilder::new().id_salt("query").max_rect(inner).layout(layout));
+        let mut child = pane::child_from_left(ui, inner, "query");
         let clear = if self.text.is_empty() { 0.0 } else { 28.0 };
         let field = Field::new(asked.0)
             .hint(asked.1)

@@ -3,14 +3,15 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use egui::{Popup, Rect, Response, ScrollArea, Sense, Ui, WidgetInfo, vec2};
+use egui::{Popup, Rect, Response, ScrollArea, Ui, vec2};
 
 use super::ViewContext;
 use super::query_field::QueryField;
 use crate::app::jobs::Derived;
 use crate::app::jobs::identity::Identity;
 use crate::app::theme::{Tokens, Type};
-use crate::app::widgets::{Cut, label};
+use crate::app::widgets::pane::menu_below;
+use crate::app::widgets::{Cut, label, row};
 use vramscope_core::anatomy::steps::kind;
 use vramscope_core::query::{Asked, Example, GRAMMAR, Query, Scope, Vocabulary, examples};
 use vramscope_core::units::count;
@@ -81,7 +82,7 @@ impl QueryWords {
             let scope = Scope { cursor, markers, ..data.scope(&query, roles.as_deref()) };
             query.why_none(&scope, asked, progress).ok().map(|sentences| sentences.join(" "))
         });
-        shown.value.filter(|_| shown.is_fresh).map_or_else(String::new, |said| said.as_str().to_owned())
+        shown.fresh().map_or_else(String::new, |said| said.as_str().to_owned())
     }
 
     fn examples(&mut self, cx: &ViewContext<'_>) -> Option<Arc<Vec<Example>>> {
@@ -109,15 +110,10 @@ const ABOUT: f32 = 236.0;
 /// Shows the list while its button is open. Returns the query that was clicked.
 pub(super) fn show(button: &Response, examples: Option<&[Example]>) -> Option<String> {
     let mut clicked = None;
-    Popup::menu(button).gap(4.0).show(|ui| {
+    menu_below(button, WIDTH, |ui| {
         let t = Tokens::of(ui);
-        ui.set_width(WIDTH);
-        let (head, _) = ui.allocate_exact_size(vec2(WIDTH, ROW), Sense::hover());
-        let inner = head.shrink2(vec2(10.0, 0.0));
-        let columns = |rect: Rect| {
-            let about = rect.inset(ABOUT, 0.0, 76.0, 0.0);
-            (rect.with_max_x(rect.left() + ABOUT - 10.0), about)
-        };
+        let inner = row::line(ui, ROW).shrink2(vec2(10.0, 0.0));
+        let columns = |rect: Rect| (rect.cell(0.0, ABOUT - 10.0), rect.inset(ABOUT, 0.0, 76.0, 0.0));
         let (query, about) = columns(inner);
         label::text_in(ui.painter(), query, "click to ask", Type::Column, t.text3);
         label::text_in(ui.painter(), about, "terms side by side must all hold", Type::Column, t.text3);
@@ -128,9 +124,8 @@ pub(super) fn show(button: &Response, examples: Option<&[Example]>) -> Option<St
         };
         ScrollArea::vertical().max_height(ROW * 20.5).show(ui, |ui| {
             for example in examples {
-                let (rect, response) = ui.allocate_exact_size(vec2(WIDTH, ROW), Sense::click());
-                let name = format!("{}: {}", example.query, example.about);
-                response.widget_info(|| WidgetInfo::labeled(egui::Role::MenuItem, true, &name));
+                let name = || format!("{}: {}", example.query, example.about);
+                let (rect, response) = row::clicked(ui, ROW, egui::Role::MenuItem, name);
                 if response.hovered() || response.has_focus() {
                     ui.painter().rect_filled(rect, 0, t.s4);
                 }
@@ -148,8 +143,7 @@ pub(super) fn show(button: &Response, examples: Option<&[Example]>) -> Option<St
                 }
             }
             for (written, meaning) in GRAMMAR {
-                let (rect, response) = ui.allocate_exact_size(vec2(WIDTH, ROW), Sense::hover());
-                response.widget_info(|| WidgetInfo::labeled(egui::Role::Label, true, format!("{written}: {meaning}")));
+                let (rect, _) = row::told(ui, ROW, egui::Role::Label, || format!("{written}: {meaning}"));
                 let (query, about) = columns(rect.shrink2(vec2(10.0, 0.0)));
                 label::text_in(ui.painter(), query, written, Type::Mono, t.text3);
                 label::text_in(ui.painter(), about, meaning, Type::Body, t.text3);

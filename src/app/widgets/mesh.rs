@@ -4,7 +4,10 @@
 //! pixels, so fills are crisp and 1 px lines are 1 px at every scale. Put the layers of a pane (fills, hatch, hairlines,
 //! outlines) into one batch in this order, or into one batch each.
 
+use super::viewport::Scale;
+use crate::app::theme::Tokens;
 use egui::{Color32, Mesh, Painter, Pos2, Rangef, Rect, Shape, pos2};
+use vramscope_core::tables::Cell;
 
 /// Distance between hatch lines, in points.
 pub const HATCH_PERIOD: f32 = 5.0;
@@ -25,14 +28,14 @@ pub struct PixelColumn {
 }
 
 impl PixelColumn {
+    /// A column of a recording's curve, on a vertical scale of bytes.
+    pub fn of(cell: &Cell, y: &Scale) -> Self {
+        Self { top: y.at(cell.max as f64), bottom: y.at(cell.min as f64), last: y.at(cell.last as f64) }
+    }
+
     /// A column in which the value does not change.
     pub fn level(y: f32) -> Self {
         Self { top: y, bottom: y, last: y }
-    }
-
-    /// Converts values to y: `(min, max, last)` as a pyramid returns them.
-    pub fn from_values((min, max, last): (f64, f64, f64), y_from: impl Fn(f64) -> f32) -> Self {
-        Self { top: y_from(max), bottom: y_from(min), last: y_from(last) }
     }
 }
 
@@ -325,6 +328,14 @@ impl Batch {
     pub fn into_shape(self) -> Shape {
         Shape::mesh(self.mesh)
     }
+}
+
+/// The box that a right drag draws, to zoom to it.
+pub fn paint_zoom_box(painter: &Painter, tokens: &Tokens, area: Rect) {
+    let mut batch = Batch::new(painter);
+    batch.rect(area, Tokens::at(tokens.accent, 0.13));
+    batch.outline(area, 1.0, tokens.accent);
+    batch.paint(painter);
 }
 
 /// Dashes within a range, on a grid that starts at 0.

@@ -6,9 +6,12 @@ use super::how::recorded_by;
 use super::icons::Icon;
 use super::label;
 use super::row;
+use crate::app::jobs::Shown;
 use crate::app::theme::visuals::{HEADER_HEIGHT, PAD_PANE, PAD_ROW};
 use crate::app::theme::{Tokens, Type};
-use egui::{Align, Layout, Popup, PopupCloseBehavior, Rect, Response, Role, Stroke, Ui, UiBuilder, vec2};
+use std::sync::Arc;
+
+use egui::{Align, AsIdSalt, Color32, Layout, Popup, PopupCloseBehavior, Rect, Response, Role, Stroke, Ui, UiBuilder, vec2};
 
 pub struct PaneHeader<'a> {
     title: &'a str,
@@ -48,9 +51,7 @@ impl<'a> PaneHeader<'a> {
         ui.painter().rect_filled(rect, 0, t.s2);
         ui.painter().hline(rect.x_range(), rect.bottom() - 0.5, Stroke::new(1.0, t.line));
         let inner = rect.inset(PAD_ROW, 0.0, 10.0, 1.0);
-        let mut right = ui.new_child(
-            UiBuilder::new().id_salt((self.title, "controls")).max_rect(inner).layout(Layout::right_to_left(Align::Center)),
-        );
+        let mut right = child_from_right(ui, inner, (self.title, "controls"));
         right.spacing_mut().item_spacing.x = 8.0;
         if let Some(closing) = self.closing {
             *closing = icon_button(&mut right, Icon::Close, &format!("Close {}", self.title)).clicked();
@@ -94,9 +95,22 @@ fn whole_parts(caption: &str, room: f32, width: impl Fn(&str) -> f32) -> &str {
 /// A "?" button that shows an explanation up to `width` wide.
 pub fn explanation(ui: &mut Ui, of: &str, width: f32, contents: impl FnOnce(&mut Ui)) {
     let button = icon_button(ui, Icon::Help, &format!("Explain {of}"));
-    Popup::menu(&button).close_behavior(PopupCloseBehavior::CloseOnClickOutside).gap(4.0).show(|ui| {
+    open_below(&button, |ui| {
         ui.set_max_width(width);
         egui::Frame::NONE.inner_margin(8.0).show(ui, contents);
+    });
+}
+
+/// Contents that a click on `button` opens below it, and a click beside them closes.
+pub fn open_below(button: &Response, contents: impl FnOnce(&mut Ui)) {
+    Popup::menu(button).close_behavior(PopupCloseBehavior::CloseOnClickOutside).gap(4.0).show(contents);
+}
+
+/// A menu that a click on `button` opens below it. A choice closes it.
+pub fn menu_below(button: &Response, width: f32, contents: impl FnOnce(&mut Ui)) {
+    Popup::menu(button).gap(4.0).show(|ui| {
+        ui.set_width(width);
+        contents(ui);
     });
 }
 
@@ -125,16 +139,41 @@ pub fn section(ui: &mut Ui, title: &str, trailing: &str, first: bool) -> Respons
 
 /// Lays out contents in a clipped rectangle, top down without gaps.
 pub fn inside(ui: &mut Ui, rect: Rect, salt: &str, contents: impl FnOnce(&mut Ui)) {
-    let mut child = ui.new_child(UiBuilder::new().id_salt(salt).max_rect(rect));
+    let mut child = child(ui, rect, salt);
     child.set_clip_rect(rect.intersect(ui.clip_rect()));
     child.spacing_mut().item_spacing = vec2(0.0, 0.0);
     contents(&mut child);
 }
 
+/// A place for widgets in a part of a pane.
+pub fn child(ui: &mut Ui, rect: Rect, salt: impl AsIdSalt) -> Ui {
+    ui.new_child(UiBuilder::new().id_salt(salt).max_rect(rect))
+}
+
+/// Like [`child`], with the widgets halfway down from the left end.
+pub fn child_from_left(ui: &mut Ui, rect: Rect, salt: impl AsIdSalt) -> Ui {
+    ui.new_child(UiBuilder::new().id_salt(salt).max_rect(rect).layout(Layout::left_to_right(Align::Center)))
+}
+
+/// Like [`child`], with the widgets halfway down from the right end.
+pub fn child_from_right(ui: &mut Ui, rect: Rect, salt: impl AsIdSalt) -> Ui {
+    ui.new_child(UiBuilder::new().id_salt(salt).max_rect(rect).layout(Layout::right_to_left(Align::Center)))
+}
+
+/// Widgets in a line, 8 points apart, indented by the padding of a pane.
+pub fn line<R>(ui: &mut Ui, contents: impl FnOnce(&mut Ui) -> R) -> R {
+    ui.horizontal(|ui| {
+        ui.add_space(PAD_PANE);
+        ui.spacing_mut().item_spacing.x = 8.0;
+        contents(ui)
+    })
+    .inner
+}
+
 /// Indented lines of text at the top of a view, with 10 points below.
 pub fn headline(ui: &mut Ui, salt: &str, contents: impl FnOnce(&mut Ui)) {
     let inner = Rect::from_min_max(ui.cursor().min, ui.max_rect().max).shrink2(vec2(PAD_PANE, 0.0));
-    let mut lines = ui.new_child(UiBuilder::new().max_rect(inner).id_salt(salt));
+    let mut lines = child(ui, inner, salt);
     contents(&mut lines);
     ui.add_space(lines.min_rect().height() + 10.0);
 }
@@ -144,6 +183,11 @@ pub fn rule(ui: &mut Ui) {
     let t = Tokens::of(ui);
     let rect = row::line(ui, 1.0);
     ui.painter().rect_filled(rect, 0, t.line);
+}
+
+/// A wrapped paragraph, indented on both sides by the padding of a pane.
+pub fn note(ui: &mut Ui, text: &str, kind: Type, ink: Color32) -> Response {
+    padded(ui, |ui| label::paragraph(ui, text, kind, ink))
 }
 
 /// Contents indented on both sides by the padding of a pane.
@@ -166,6 +210,14 @@ pub fn progress_line(ui: &Ui, rect: Rect, share: Option<f32>) {
             ui.painter().rect_filled(line, 0, Tokens::at(t.accent, 0.5));
         }
     }
+}
+
+/// The newest value of a job, with a progress line over the pane while a newer one is computed.
+pub fn newest<T>(ui: &Ui, shown: Shown<T>) -> Option<Arc<T>> {
+    if !shown.is_fresh {
+        progress_line(ui, ui.max_rect(), shown.fraction);
+    }
+    shown.value
 }
 
 /// Replaces a picture when there is nothing to draw: one sentence about what is missing, the line of code that would record it, and

@@ -1,6 +1,7 @@
 //! Rows: key and value, term and definition, selectable list rows.
 
 use super::cut::Cut;
+use super::icons::Icon;
 use super::label;
 use crate::app::theme::visuals::{PAD_PANE, PAD_ROW, ROW};
 use crate::app::theme::{Tokens, Type};
@@ -41,6 +42,19 @@ fn sensed<T: ToString>(ui: &mut Ui, height: f32, sense: Sense, role: Role, name:
     (rect, response)
 }
 
+/// A row that opens or folds what it names, `pad` points from both sides. Returns whether it was clicked.
+pub fn fold(ui: &mut Ui, text: &str, pad: f32) -> bool {
+    let t = Tokens::of(ui);
+    let (rect, response) = clicked(ui, 20.0, Role::Button, || text);
+    let ink = if response.hovered() { t.text1 } else { t.text3 };
+    let inner = rect.shrink2(vec2(pad, 0.0));
+    Icon::ChevronRight.paint(ui.painter(), rect.middle(inner.left() + 4.0), 12.0, ink);
+    let room = inner.with_min_x(inner.left() + 20.0);
+    label::text_in(ui.painter(), room, text, Type::Body, ink);
+    let is_cut = label::width(ui.painter(), text, Type::Body) > room.width();
+    if is_cut { response.on_hover_text(text) } else { response }.clicked()
+}
+
 /// Paints a list row's background: its fill, and a 3 px edge at its left.
 pub fn ground(painter: &Painter, rect: Rect, fill: Option<Color32>, edge: Option<Color32>) {
     if let Some(fill) = fill {
@@ -54,7 +68,7 @@ pub fn ground(painter: &Painter, rect: Rect, fill: Option<Color32>, edge: Option
 /// Label left in `text2`, value right aligned and monospace. 20 high.
 pub struct KeyValue<'a> {
     label: &'a str,
-    value: &'a str,
+    value: String,
     at: Option<f32>,
     colour: Option<Color32>,
     strong: bool,
@@ -62,8 +76,8 @@ pub struct KeyValue<'a> {
 }
 
 impl<'a> KeyValue<'a> {
-    pub fn new(label: &'a str, value: &'a str) -> Self {
-        Self { label, value, at: None, colour: None, strong: false, pad: PAD_PANE }
+    pub fn new(label: &'a str, value: impl ToString) -> Self {
+        Self { label, value: value.to_string(), at: None, colour: None, strong: false, pad: PAD_PANE }
     }
 
     /// Left aligns the value `x` points from the row's left edge, as the Inspector does.
@@ -98,9 +112,9 @@ impl<'a> KeyValue<'a> {
         let inner = rect.shrink2(vec2(self.pad, 0.0));
         let p = ui.painter();
         let ink = self.colour.unwrap_or(t.text1);
-        let value = label::elided(p, self.value, Type::Mono, ink, inner.width() * 0.75);
+        let value = label::elided(p, &self.value, Type::Mono, ink, inner.width() * 0.75);
         let x = self.at.map_or(inner.right() - value.size().x, |x| rect.left() + x);
-        let value = if self.at.is_some() { label::elided(p, self.value, Type::Mono, ink, inner.right() - x) } else { value };
+        let value = if self.at.is_some() { label::elided(p, &self.value, Type::Mono, ink, inner.right() - x) } else { value };
         let room = inner.with_max_x(x - 8.0);
         let (kind, label_ink) = if self.strong { (Type::Strong, t.text1) } else { (Type::Body, t.text2) };
         label::text_in(p, room, self.label, kind, label_ink);
@@ -111,7 +125,7 @@ impl<'a> KeyValue<'a> {
     }
 }
 
-pub fn key_value(ui: &mut Ui, label: &str, value: &str) -> Response {
+pub fn key_value(ui: &mut Ui, label: &str, value: impl ToString) -> Response {
     KeyValue::new(label, value).show(ui)
 }
 

@@ -6,7 +6,7 @@ use super::label;
 use super::row::KeyValue;
 use crate::app::theme::visuals::{RADIUS_POPUP, TOOLTIP_DELAY};
 use crate::app::theme::{Tokens, Type};
-use egui::{Color32, Frame, Id, Margin, Pos2, Rect, RectAlign, Response, Stroke, Tooltip, Ui, pos2};
+use egui::{Color32, Frame, Margin, Pos2, Rect, RectAlign, Response, Stroke, Tooltip, Ui, pos2};
 
 #[derive(Clone, Debug, Default)]
 pub struct Tip {
@@ -31,8 +31,8 @@ impl Tip {
     }
 
     /// The colour of the class, before the title.
-    pub fn swatch(mut self, colour: Color32) -> Self {
-        self.swatch = Some(colour);
+    pub fn swatch(mut self, colour: impl Into<Option<Color32>>) -> Self {
+        self.swatch = colour.into();
         self
     }
 
@@ -41,14 +41,22 @@ impl Tip {
         self
     }
 
-    pub fn row(mut self, label: impl Into<String>, value: impl Into<String>) -> Self {
-        self.rows.push((label.into(), value.into(), false));
+    pub fn row(mut self, label: impl Into<String>, value: impl ToString) -> Self {
+        self.rows.push((label.into(), value.to_string(), false));
         self
     }
 
+    /// A row for a value that may be unknown or say nothing.
+    pub fn row_if(self, label: impl Into<String>, value: Option<impl ToString>) -> Self {
+        match value {
+            Some(value) => self.row(label, value),
+            None => self,
+        }
+    }
+
     /// A label and a value in red, for the request that failed.
-    pub fn red_row(mut self, label: impl Into<String>, value: impl Into<String>) -> Self {
-        self.rows.push((label.into(), value.into(), true));
+    pub fn red_row(mut self, label: impl Into<String>, value: impl ToString) -> Self {
+        self.rows.push((label.into(), value.to_string(), true));
         self
     }
 
@@ -73,13 +81,13 @@ impl Tip {
 
     /// Shows it at once at `at`, for canvases whose one response stands for many things. Call it only while the pointer is on the
     /// thing.
-    pub fn show_at(&self, response: &Response, id: Id, at: Pos2) {
-        self.show_above(response, id, at, f32::INFINITY);
+    pub fn show_at(&self, response: &Response, at: Pos2) {
+        self.show_above(response, at, f32::INFINITY);
     }
 
     /// Like [`Tip::show_at`], but above the pointer when it would otherwise cover what is below `floor`.
-    pub fn show_above(&self, response: &Response, id: Id, at: Pos2, floor: f32) {
-        let mut tooltip = Tooltip::always_open(response.ctx.clone(), response.layer_id, id, at).gap(14.0);
+    pub fn show_above(&self, response: &Response, at: Pos2, floor: f32) {
+        let mut tooltip = always_open(response, at).gap(14.0);
         // Before the first frame the height is only estimated.
         let height = tooltip.popup.get_expected_size().map_or(46.0 + 20.0 * self.rows.len() as f32, |s| s.y);
         let align = if at.y + 14.0 + height > floor { RectAlign::TOP_START } else { RectAlign::BOTTOM_START };
@@ -88,8 +96,8 @@ impl Tip {
     }
 
     /// Like [`Tip::show_at`], but inside `area` when there is room, so that the tooltip does not cover neighbouring plots.
-    pub fn show_within(&self, response: &Response, id: Id, at: Pos2, area: Rect) {
-        let mut tooltip = Tooltip::always_open(response.ctx.clone(), response.layer_id, id, at).gap(0.0);
+    pub fn show_within(&self, response: &Response, at: Pos2, area: Rect) {
+        let mut tooltip = always_open(response, at).gap(0.0);
         // Before the first frame the size is only estimated.
         let guess = egui::vec2(self.own_width() + 26.0, 40.0 + 20.0 * self.rows.len() as f32);
         let corner = beside(at, tooltip.popup.get_expected_size().unwrap_or(guess), area);
@@ -133,6 +141,10 @@ impl Tip {
             label::paragraph(ui, &self.note, Type::Body, t.text2);
         }
     }
+}
+
+fn always_open<'a>(response: &Response, at: Pos2) -> Tooltip<'a> {
+    Tooltip::always_open(response.ctx.clone(), response.layer_id, response.id.with("tip"), at)
 }
 
 /// What the pointer is on, and since when.

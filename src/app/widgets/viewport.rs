@@ -59,6 +59,13 @@ pub struct PanZoom {
     least: f64,
 }
 
+/// Shares of a whole, down to a millionth of it.
+impl Default for PanZoom {
+    fn default() -> Self {
+        Self::new(0.0, 1.0).with_least(1e-6)
+    }
+}
+
 impl PanZoom {
     /// Shows all of `start..end`. An empty or invalid domain becomes one unit wide.
     pub fn new(start: f64, end: f64) -> Self {
@@ -245,6 +252,25 @@ pub fn box_within(from: Pos2, to: Pos2, all: Rect) -> Option<Rect> {
 pub fn lets_go_of_drawing(ctx: &Context) -> bool {
     let is_drawn = ctx.data_mut(|d| d.remove_temp::<bool>(Id::unique(DRAWING))).is_some();
     is_drawn && ctx.input(|i| i.pointer.any_down())
+}
+
+/// Tells a wheel that zooms bytes from one that zooms time. egui smooths the wheel over several frames: when Ctrl is released
+/// meanwhile, the remaining motion still zooms bytes.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ByteWheel {
+    /// When the bytes were last zoomed, in seconds of egui's clock.
+    zoomed_at: f64,
+}
+
+impl ByteWheel {
+    pub fn read(&mut self, intent: Intent, now: f64) -> Intent {
+        match intent {
+            Intent::ZoomBytes { .. } => self.zoomed_at = now,
+            Intent::ZoomTime { factor, at } if now - self.zoomed_at < 0.25 => return Intent::ZoomBytes { factor, at },
+            _ => {}
+        }
+        intent
+    }
 }
 
 /// Key under which egui's memory keeps that a range or a box is being drawn.

@@ -301,7 +301,7 @@ impl Comparing {
         let compared = Arc::clone(compared);
         let work = move |_: &Progress| Some(Asked::find(&compared, &matching, &query.query));
         let shown = self.inner.borrow_mut().asked.get(cx.jobs, "the query on both sides", &key, work);
-        shown.value.filter(|_| shown.is_fresh)
+        shown.fresh()
     }
 
     /// The steps of the device in front, once computed.
@@ -345,7 +345,7 @@ impl Inner {
                 let work = move |p: &Progress| load(&data, &wanted, open, &rules, p);
                 let shown = self.others[which].get(cx.jobs, "the other side of Compare", &key, work);
                 // A result for an older key belongs to another recording, so it is not shown.
-                let loaded = shown.value.filter(|_| shown.is_fresh).ok_or(Outcome::Loading(shown.fraction))?;
+                let loaded = shown.fresh().ok_or(Outcome::Loading(shown.fraction))?;
                 let l = loaded.as_ref().as_ref().map_err(|sentence| Outcome::Failed(sentence.clone()))?;
                 let title = format!("{} {}", l.name, moment.text());
                 let side = Side { data: Arc::clone(&l.data), event: moment.event(&l.data), is_here: false, title };

@@ -98,7 +98,7 @@ impl Asking {
         let (folder, tail) = self.parts();
         let (purpose, of) = (self.purpose, folder.clone());
         let shown = self.listing.get(jobs, "list folder", &folder, move |progress| Listing::of(&of, purpose, progress));
-        let listing = shown.value.filter(|_| shown.is_fresh);
+        let listing = shown.fresh();
         let is_old = |known: &Option<Arc<Listing>>| match (known, &listing) {
             (Some(a), Some(b)) => !Arc::ptr_eq(a, b),
             (a, b) => a.is_some() != b.is_some(),
@@ -125,7 +125,7 @@ impl Asking {
         let (path, purpose) = (self.path(), self.purpose);
         let of = path.clone();
         let shown = self.verdict.get(jobs, "look at path", &path, move |_| Some(purpose.judge(&of)));
-        shown.value.filter(|_| shown.is_fresh).map(|verdict| *verdict)
+        shown.fresh().map(|verdict| *verdict)
     }
 
     /// Takes a row: opens a folder, or returns the path of a file.

@@ -9,7 +9,7 @@ use crate::app::jobs::Derived;
 use crate::app::jobs::identity::Identity;
 use crate::app::theme::Type;
 use crate::app::views::ViewContext;
-use crate::app::widgets::{Column, Table, Width, label, padded, section};
+use crate::app::widgets::{Column, Table, Width, label, padded, pane, section};
 use vramscope_core::diagnose::counted::{GROUPS, HOST_GROUPS, SCALARS};
 use vramscope_core::diagnose::stats_check::{StatCheck, StatsVerdict, judge_stats};
 use vramscope_core::model::{MemoryStats, StatsKind};
@@ -33,7 +33,7 @@ impl Counters {
                 section(ui, "PyTorch's counters", "not added", false);
                 let hint = "What torch.cuda.memory_stats() gave at the snapshot, saved as JSON, can be added (File, Add a trace to this \
                     recording) and is compared with it.";
-                padded(ui, |ui| label::paragraph(ui, &cx.words().say(hint), Type::Body, cx.tokens.text3));
+                pane::note(ui, &cx.words().say(hint), Type::Body, cx.tokens.text3);
             }
             return;
         }

@@ -36,7 +36,7 @@ pub const INFO: ViewInfo = ViewInfo {
         ("arrows, Enter", "choose a row, go to its birth"),
         ("double click", "go to its birth"),
     ],
-    create: || Box::new(Allocations::default()),
+    create: || Box::new(Allocations { sort: Sort::new(Order::Size, true), ..Allocations::default() }),
 };
 
 /// Height of a row, and of the line of figures.
@@ -51,6 +51,7 @@ struct SortKey {
     descending: bool,
 }
 
+#[derive(Default)]
 struct Allocations {
     field: QueryField,
     /// The query that was applied when this view was last drawn.
@@ -70,24 +71,6 @@ struct Allocations {
     is_hovering: bool,
 }
 
-impl Default for Allocations {
-    fn default() -> Self {
-        Allocations {
-            field: QueryField::default(),
-            seen_query: None,
-            sent: None,
-            sort: Sort::new(Order::Size, true),
-            sorted: Derived::default(),
-            steps: Derived::default(),
-            words: QueryWords::default(),
-            generations: Derived::default(),
-            seen: 0..0,
-            followed: None,
-            is_hovering: false,
-        }
-    }
-}
-
 impl View for Allocations {
     fn subtitle(&self, cx: &ViewContext<'_>) -> String {
         let all = cx.data.tables.lifetimes.len();
@@ -103,12 +86,11 @@ impl View for Allocations {
 
     fn ui(&mut self, ui: &mut Ui, cx: &ViewContext<'_>) {
         if cx.data.tables.lifetimes.is_empty() {
-            empty_state(
+            return empty_state(
                 ui,
                 "This recording has no allocations. This line, before the work begins, records them:",
                 Some(&cx.words().say(vramscope_core::diagnose::limits::RECORD)),
             );
-            return;
         }
         self.query_ui(ui, cx);
         let whole = ui.available_rect_before_wrap();
@@ -211,13 +193,8 @@ impl Allocations {
                 let at = pos2(x + 5.0, y);
                 x = label::text(ui.painter(), at, egui::Align2::LEFT_CENTER, what, Type::Caption, t.text3).right();
             }
-            x += if what.is_empty() {
-                14.0
-            } else if *what == "at their peak" {
-                6.0
-            } else {
-                14.0
-            };
+            // When they peaked follows closely.
+            x += if *what == "at their peak" { 6.0 } else { 14.0 };
         }
         response.widget_info(|| WidgetInfo::labeled(Role::Label, true, said.trim_end_matches(", ")));
         if cx.matching.is_some() {
@@ -243,8 +220,7 @@ impl Allocations {
         let steps = steps.value.filter(|s| !s.is_empty());
         if rows.is_empty() {
             let why = cx.shared.query.as_ref().map(|asked| self.words.why_none(cx, &asked.query, Asked::Allocations));
-            empty_state(ui, &format!("No allocation passes this query. {}", why.unwrap_or_default()), None);
-            return;
+            return empty_state(ui, &format!("No allocation passes this query. {}", why.unwrap_or_default()), None);
         }
         let reveal = self.follow(cx, rows);
         let first = self.seen.start;
@@ -310,7 +286,7 @@ impl Allocations {
             let seen = rows.get(seen)?;
             Some(seen.iter().map(|&row| data.tables.lifetimes.generation(data.device(), LifetimeId(row))).collect())
         });
-        shown.value.filter(|_| shown.is_fresh)
+        shown.fresh()
     }
 }
 

@@ -70,8 +70,7 @@ pub(super) fn blockers(ui: &mut Ui, cx: &ViewContext<'_>, case: &Case) {
     let t = cx.tokens;
     let (state, found) = (&case.state, &case.listed);
     if found.is_empty() {
-        pane::empty_state(ui, "No live block touches a hole of this pool, so freeing one would not enlarge any.", None);
-        return;
+        return pane::empty_state(ui, "No live block touches a hole of this pool, so freeing one would not enlarge any.", None);
     }
     let first = || found.iter().take(200).map(|row| &row.blocker);
     let size = SizeColumn::of(first().flat_map(|b| [b.size, b.strands(), b.appears()]));

@@ -1,12 +1,12 @@
 //! A full device as one bar: tensors by role, other holders, free memory. Below it the request, which is larger than what is
 //! free.
 
-use egui::{Align2, Color32, Sense, Ui, vec2};
+use egui::{Align2, Color32, Ui};
 
 use crate::app::data::colours::role_paint;
 use crate::app::theme::Type;
 use crate::app::views::ViewContext;
-use crate::app::widgets::{Bar, Cut, LegendEntry, PaneHeader, Swatch, Tip, label, legend_row};
+use crate::app::widgets::{Bar, Cut, LegendEntry, PaneHeader, Swatch, Tip, label, legend_row, row};
 use vramscope_core::anatomy::roles::{ByRole, Role};
 use vramscope_core::diagnose::oom::{Autopsy, FREE, INSIDE, TENSORS};
 use vramscope_core::units::Bytes;
@@ -65,12 +65,11 @@ pub(super) fn card(ui: &mut Ui, cx: &ViewContext<'_>, a: &Autopsy, by_role: Opti
         None => format!("{} of it are recorded", Bytes(used + free)),
     };
     PaneHeader::new("Who holds the device").caption(&whole).show(ui, |_| {});
-    let (rect, response) = ui.allocate_exact_size(vec2(ui.available_width(), 2.0 * BAR + 32.0), Sense::hover());
-    let plot = rect.inset(168.0, 0.0, 130.0, 0.0);
-    response.widget_info(|| {
+    let (rect, _) = row::told(ui, 2.0 * BAR + 32.0, egui::Role::Canvas, || {
         let held: Vec<String> = parts.iter().map(|part| format!("{} {}", part.name, Bytes(part.bytes))).collect();
-        egui::WidgetInfo::labeled(egui::Role::Canvas, true, format!("Who holds the device: {}", held.join(", ")))
+        format!("Who holds the device: {}", held.join(", "))
     });
+    let plot = rect.inset(168.0, 0.0, 130.0, 0.0);
     if plot.width() >= 80.0 {
         let greatest = (used + free.max(a.segment)).max(1) as f64;
         let line = |top: f32| plot.down(top, top + BAR);

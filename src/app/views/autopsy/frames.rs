@@ -5,7 +5,7 @@ use egui::Ui;
 use crate::app::state::Action;
 use crate::app::theme::Type;
 use crate::app::views::ViewContext;
-use crate::app::widgets::{Cut, Icon, label, recorded_by, row, section};
+use crate::app::widgets::{Cut, label, recorded_by, row, section};
 use vramscope_core::model::{Frame, StackId, StackTable};
 use vramscope_core::tables::is_framework;
 use vramscope_core::units::counted;
@@ -37,13 +37,13 @@ impl Frames {
                 match run {
                     [first, ..] if folds && !self.shows_framework && !is_own(first) => {
                         let text = counted(run.len() as u64, "framework frame", "framework frames");
-                        self.shows_framework |= fold(ui, cx, &text);
+                        self.shows_framework |= row::fold(ui, &text, 0.0);
                     }
                     run => run.iter().enumerate().for_each(|(i, frame)| row(ui, cx, at + i, *frame, is_own(frame))),
                 }
                 at += run.len();
             }
-            if folds && self.shows_framework && fold(ui, cx, "Fold framework frames") {
+            if folds && self.shows_framework && row::fold(ui, "Fold framework frames", 0.0) {
                 self.shows_framework = false;
             }
         });
@@ -65,15 +65,6 @@ fn row(ui: &mut Ui, cx: &ViewContext<'_>, index: usize, frame: Frame, own: bool)
     if response.on_hover_text(tip).clicked() && can_open {
         cx.actions.send(Action::OpenSource { file: stacks.text(frame.file).to_owned(), line: frame.line });
     }
-}
-
-/// A row that opens or closes the framework frames. Returns whether it was clicked.
-fn fold(ui: &mut Ui, cx: &ViewContext<'_>, text: &str) -> bool {
-    let (rect, response) = row::clicked(ui, 20.0, egui::Role::Button, || text);
-    let ink = if response.hovered() { cx.tokens.text1 } else { cx.tokens.text3 };
-    Icon::ChevronRight.paint(ui.painter(), rect.middle(rect.left() + 4.0), 12.0, ink);
-    label::text_in(ui.painter(), rect.with_min_x(rect.left() + 20.0), text, Type::Body, ink);
-    response.clicked()
 }
 
 /// A frame's tooltip, and whether its line can be opened. For C++ the file is often unknown; the tooltip is then the whole name,

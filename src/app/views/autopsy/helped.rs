@@ -1,6 +1,6 @@
 //! What would have helped: the recorded requests, simulated under other settings. Settings that work come first.
 
-use egui::{Rect, ScrollArea, Sense, Ui, UiBuilder, vec2};
+use egui::{Rect, ScrollArea, Sense, Ui, vec2};
 
 use crate::app::state::Action;
 use crate::app::theme::Type;
@@ -51,9 +51,7 @@ pub(super) fn ui(ui: &mut Ui, cx: &ViewContext<'_>, ready: &Ready<'_>, failed: b
             let rect = ui.available_rect_before_wrap();
             pane::progress_line(ui, rect, *fraction);
             ui.add_space(12.0);
-            pane::padded(ui, |ui| {
-                label::paragraph(ui, "Replaying the recorded requests under other settings…", Type::Body, cx.tokens.text3)
-            });
+            pane::note(ui, "Replaying the recorded requests under other settings…", Type::Body, cx.tokens.text3);
         }
         Ready::Waiting => {
             ui.add_space(12.0);
@@ -216,7 +214,7 @@ impl Settings<'_> {
         let response = self.list_row(ui, name, is_chosen);
         self.paint(ui, response.rect, name, peak(h, r), &outcome(h, r, self.failed), tone);
         let place = Rect::from_center_size(response.rect.middle(response.rect.right() - 20.0), vec2(20.0, 20.0));
-        let mut child = ui.new_child(UiBuilder::new().id_salt(("copy", name)).max_rect(place));
+        let mut child = pane::child(ui, place, ("copy", name));
         if icon_button(&mut child, Icon::Copy, &format!("Copy {}", h.line(r))).clicked() {
             cx.actions.send(Action::Copy(h.line(r)));
         }
@@ -366,5 +364,5 @@ fn needed(ui: &mut Ui, cx: &ViewContext<'_>, h: &Helped) {
         return;
     }
     ui.add_space(8.0);
-    pane::padded(ui, |ui| label::paragraph(ui, &lines.join(" "), Type::Body, cx.tokens.text2));
+    pane::note(ui, &lines.join(" "), Type::Body, cx.tokens.text2);
 }

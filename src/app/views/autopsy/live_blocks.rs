@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use egui::{Color32, ScrollArea, Sense, Ui, vec2};
+use egui::{Color32, ScrollArea, Ui};
 
 use super::blockers::named;
 use super::case::Case;
@@ -50,8 +50,7 @@ fn columns<'a>(ui: &Ui, title: &'a str, total: u64, sizes: &[u64]) -> Vec<Column
 pub(super) fn by_stack(ui: &mut Ui, cx: &ViewContext<'_>, case: &Case) {
     let found = case.top_live();
     if found.is_empty() {
-        pane::empty_state(ui, "Nothing was live at that instant.", None);
-        return;
+        return pane::empty_state(ui, "Nothing was live at that instant.", None);
     }
     let line = |i: usize| {
         let l = found.get(i)?;
@@ -78,11 +77,11 @@ pub(super) fn by_stack_and_block(ui: &mut Ui, cx: &ViewContext<'_>, case: &Case)
     let rect = ui.available_rect_before_wrap();
     let wanted = ROW * (case.top_live().len() + 1) as f32 + 8.0;
     let y = rect.top() + wanted.min(rect.height() * 0.5);
-    super::pane::inside(ui, rect.with_max_y(y), "stacks", |ui| by_stack(ui, cx, case));
+    pane::inside(ui, rect.with_max_y(y), "stacks", |ui| by_stack(ui, cx, case));
     if case.largest.is_empty() {
         return;
     }
-    super::pane::inside(ui, rect.with_min_y(y), "blocks", |ui| {
+    pane::inside(ui, rect.with_min_y(y), "blocks", |ui| {
         let live = case.top_live().iter().map(|l| l.count).sum::<u64>();
         let caption = match case.largest.len() as u64 {
             n if n < live => format!("{} of {}", count(n), count(live)),
@@ -171,15 +170,13 @@ pub(super) fn held_by_role(
 
 pub(super) fn by_role(ui: &mut Ui, cx: &ViewContext<'_>, case: &Case, held: &mut Derived<(u32, Identity), ByRole>) {
     let Some(held) = held_by_role(cx, case, held) else {
-        pane::progress_line(ui, ui.max_rect(), None);
-        return;
+        return pane::progress_line(ui, ui.max_rect(), None);
     };
     let total: u64 = held.iter().map(|c| c.bytes).sum();
     let mut rows: Vec<Role> = Role::ALL.into_iter().filter(|c| held[c.index()].count > 0).collect();
     rows.sort_by_key(|c| std::cmp::Reverse(held[c.index()].bytes));
     if rows.is_empty() {
-        pane::empty_state(ui, "Nothing was live at that instant.", None);
-        return;
+        return pane::empty_state(ui, "Nothing was live at that instant.", None);
     }
     let sizes: Vec<u64> = rows.iter().map(|c| held[c.index()].bytes).collect();
     let columns = columns(ui, "role", total, &sizes);
@@ -194,18 +191,13 @@ pub(super) fn by_role(ui: &mut Ui, cx: &ViewContext<'_>, case: &Case, held: &mut
         }
         if let Some(sentence) = cx.roles.and_then(|c| c.changed.rules_sentence()) {
             ui.add_space(8.0);
-            pane::padded(ui, |ui| label::paragraph(ui, &sentence, Type::Caption, cx.tokens.text3));
+            pane::note(ui, &sentence, Type::Caption, cx.tokens.text3);
         }
         if rows == [Role::Unknown] {
-            let (_, _) = ui.allocate_exact_size(vec2(1.0, 8.0), Sense::hover());
-            pane::padded(ui, |ui| {
-                label::paragraph(
-                    ui,
-                    "No stack, annotation or lifetime tells what these blocks are for. Record stacks, and the names of the framework's functions do.",
-                    Type::Body,
-                    cx.tokens.text2,
-                );
-            });
+            ui.add_space(8.0);
+            let sentence = "No stack, annotation or lifetime tells what these blocks are for. Record stacks, and the names of the \
+                            framework's functions do.";
+            pane::note(ui, sentence, Type::Body, cx.tokens.text2);
         }
     });
 }

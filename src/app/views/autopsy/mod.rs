@@ -20,11 +20,11 @@ use egui::{Rect, ScrollArea, Ui};
 use super::{View, ViewContext, ViewInfo};
 use crate::app::data::colours::Colours;
 use crate::app::data::device::DeviceData;
-use crate::app::jobs::Derived;
 use crate::app::jobs::identity::Identity;
+use crate::app::jobs::{Derived, Shown};
 use crate::app::state::ViewKind;
 use crate::app::theme::Type;
-use crate::app::widgets::{Cut, PaneHeader, anchor, label, pane, segmented, term};
+use crate::app::widgets::{Cut, PaneHeader, anchor, pane, segmented, term};
 use case::{Case, CaseKind};
 use vramscope_core::anatomy::roles::ByRole;
 use vramscope_core::diagnose::oom::{
@@ -137,12 +137,10 @@ impl View for AutopsyView {
             let failed = counted(cx.data.ooms.len() as u64, "request", "requests");
             let sentence = format!("{failed} failed. This kind of file does not record what was free, so the reason is unknown.");
             if cx.data.recording.source.format == vramscope_core::model::Format::RmmLog {
-                pane::empty_state(ui, &sentence, None);
-                return;
+                return pane::empty_state(ui, &sentence, None);
             }
             let sentence = format!("{sentence} Record a snapshot:");
-            pane::empty_state(ui, &sentence, Some(&cx.words().say(vramscope_core::diagnose::limits::RECORD)));
-            return;
+            return pane::empty_state(ui, &sentence, Some(&cx.words().say(vramscope_core::diagnose::limits::RECORD)));
         }
         if self.cursor.replace(cx.shared.cursor) != Some(cx.shared.cursor) && examinable.binary_search(&cx.shared.cursor).is_ok()
         {
@@ -153,16 +151,14 @@ impl View for AutopsyView {
         let data = Arc::clone(cx.data);
         let shown = self.case.get(cx.jobs, "autopsy", &key, move |progress| Some(Case::examine(&data, key.0, key.1, progress)));
         let Some(case) = shown.value else {
-            pane::progress_line(ui, ui.max_rect(), shown.fraction);
-            return;
+            return pane::progress_line(ui, ui.max_rect(), shown.fraction);
         };
         let Some(case) = case.as_ref() else {
-            pane::empty_state(
+            return pane::empty_state(
                 ui,
                 "This device never held any memory, so there is no failure and no peak to look at. Record the history first:",
                 Some(&cx.words().say(vramscope_core::diagnose::limits::RECORD)),
             );
-            return;
         };
         self.layout(ui, cx, case, &examinable);
     }
@@ -186,7 +182,7 @@ impl AutopsyView {
         if shown.as_ref().is_some_and(|s| !s.is_fresh) {
             ui.request_repaint_after(std::time::Duration::from_millis(100));
         }
-        let done = shown.as_ref().filter(|s| s.is_fresh).and_then(|s| s.value.clone());
+        let done = shown.as_ref().and_then(Shown::fresh);
         let ready = match (&done, &shown) {
             (Some(h), _) => helped::Ready::Done(h),
             (None, Some(s)) => helped::Ready::Running(s.fraction),
@@ -286,7 +282,7 @@ impl AutopsyView {
         PaneHeader::new("Live memory").caption("by what it is for").show(ui, |_| {});
         if let helped::Ready::DoesNotApply(why) = ready {
             ui.add_space(8.0);
-            pane::padded(ui, |ui| label::paragraph(ui, why, Type::Body, cx.tokens.text2));
+            pane::note(ui, why, Type::Body, cx.tokens.text2);
             ui.add_space(6.0);
         }
         live_blocks::by_role(ui, cx, case, &mut self.by_role);

@@ -10,7 +10,7 @@ use crate::app::theme::{Tokens, Type};
 use crate::app::views::ViewContext;
 use crate::app::views::block_name::block_name;
 use crate::app::views::stack_cells::shorten_place;
-use crate::app::widgets::{Batch, Cut, Scale, Swatch, label, row, told_at};
+use crate::app::widgets::{Batch, Cut, Scale, Swatch, label, pane, row, told_at};
 use vramscope_core::model::BlockState;
 use vramscope_core::tables::{LifetimeId, SegmentAt};
 use vramscope_core::units::{Address, Bytes, SizeColumn, count, counted};
@@ -241,7 +241,7 @@ pub(super) fn where_the_holes_are(ui: &mut Ui, cx: &ViewContext<'_>, case: &Case
         list.with_max_y(list.top() + 6.0 + whole)
     };
     let (marked, going): (&[usize], &[usize]) = case.room_plan().map_or((&[], &[]), |w| (&w.segments, &w.blocks));
-    let mut child = ui.new_child(egui::UiBuilder::new().max_rect(list).id_salt("segments"));
+    let mut child = pane::child(ui, list, "segments");
     ScrollArea::vertical().id_salt("holes").auto_shrink(false).show_viewport(&mut child, |ui, view| {
         let pitch = row_height + gap;
         let height = pitch * order.len() as f32 + 8.0;

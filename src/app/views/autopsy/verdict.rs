@@ -14,15 +14,15 @@ use crate::app::theme::Type;
 use crate::app::views::ViewContext;
 use crate::app::views::plan_link::plan_link;
 use crate::app::widgets::{
-    CodeWell, Cut, Field, Icon, KeyValue, PaneHeader, external_link, icon_button, label, padded, recorded_by, row, section, term,
+    CodeWell, Cut, Field, Icon, KeyValue, PaneHeader, Push, external_link, icon_button, label, padded, recorded_by, row, section,
+    term,
 };
 use vramscope_core::anatomy::Composition;
 use vramscope_core::diagnose::oom::{
     Advice, Autopsy, Closest, Failure, Helped, RoomFrom, Support, advice, best_advice, what_to_make_smaller,
 };
 use vramscope_core::model::{SizeClass, StackId};
-use vramscope_core::tables::Quantity;
-use vramscope_core::tables::{frame_text, user_frame};
+use vramscope_core::tables::{NO_EVENT, Quantity, frame_text, user_frame};
 use vramscope_core::units::{Bytes, SizeColumn, count};
 
 /// The line of code that records the next failure.
@@ -40,9 +40,7 @@ impl AutopsyView {
             ui.spacing_mut().item_spacing = vec2(0.0, 0.0);
             match &case.kind {
                 CaseKind::Failure(a) => {
-                    headline(ui, cx, a.headline(), &with_fate(a, events), cx.tokens.red);
-                    requested_at(ui, cx, a.stack);
-                    padded(ui, |ui| plan_link(ui, cx));
+                    what_failed(ui, cx, a, events);
                     holders(ui, a);
                     if !smaller.is_empty() {
                         // When memory itself is short, the answer is what to make smaller.
@@ -58,7 +56,6 @@ impl AutopsyView {
                 CaseKind::Peak(c) => {
                     peak_headline(ui, cx, c);
                     self.peak_figures(ui, cx, c);
-                    next_failure(ui, cx);
                 }
             }
             ui.add_space(16.0);
@@ -103,9 +100,7 @@ impl AutopsyView {
         let smaller = smaller.as_deref().map_or(&[][..], Vec::as_slice);
         match &case.kind {
             CaseKind::Failure(a) => {
-                headline(ui, cx, a.headline(), &with_fate(a, events), cx.tokens.red);
-                requested_at(ui, cx, a.stack);
-                padded(ui, |ui| plan_link(ui, cx));
+                what_failed(ui, cx, a, events);
                 try_first(ui, cx, a, ready, smaller);
                 holders(ui, a);
             }
@@ -121,10 +116,7 @@ impl AutopsyView {
                 self.figures(ui, cx, a);
                 self.frames.ui(ui, cx, a.stack);
             }
-            CaseKind::Peak(c) => {
-                self.peak_figures(ui, cx, c);
-                next_failure(ui, cx);
-            }
+            CaseKind::Peak(c) => self.peak_figures(ui, cx, c),
         }
         ui.add_space(16.0);
     }
@@ -141,21 +133,22 @@ impl AutopsyView {
                 Failure { recording: &data.recording, device: data.device(), tables: &data.tables, roles: &roles, autopsy: &a };
             Some(failure.advice().into_iter().chain(what_to_make_smaller(&a, &held, &data.recording.stacks)).collect())
         });
-        found.value.filter(|_| found.is_fresh)
+        found.fresh()
     }
 
-    /// The figures of a peak, and a field for the cap when the file does not record it.
+    /// The figures of a peak, a field for the cap when the file does not record it, and how to catch a failure.
     fn peak_figures(&mut self, ui: &mut Ui, cx: &ViewContext<'_>, c: &Closest) {
         peak_figures(ui, cx, c);
         let is_told = c.room.is_some_and(|room| room.from == RoomFrom::Cap);
         if c.has_segments && !c.is_host && (!is_told || self.cap.is_some()) {
             let (most, at) = cx.data.tables.curves.peak(Quantity::Reserved);
             let when = match at {
-                vramscope_core::tables::NO_EVENT => "before the first event".to_owned(),
+                NO_EVENT => "before the first event".to_owned(),
                 event => format!("at event {}", count(u64::from(event))),
             };
             self.cap_field(ui, cx, None, most, &when);
         }
+        next_failure(ui, cx);
     }
 
     fn figures(&mut self, ui: &mut Ui, cx: &ViewContext<'_>, a: &Autopsy) {
@@ -250,6 +243,12 @@ fn headline(ui: &mut Ui, cx: &ViewContext<'_>, title: &str, sentence: &str, ink:
     });
 }
 
+fn what_failed(ui: &mut Ui, cx: &ViewContext<'_>, a: &Autopsy, events: &[u32]) {
+    headline(ui, cx, a.headline(), &with_fate(a, events), cx.tokens.red);
+    requested_at(ui, cx, a.stack);
+    padded(ui, |ui| plan_link(ui, cx));
+}
+
 /// The user's line that made the request. A click opens it.
 fn requested_at(ui: &mut Ui, cx: &ViewContext<'_>, stack: StackId) {
     let stacks = &cx.data.recording.stacks;
@@ -277,8 +276,7 @@ fn holders(ui: &mut Ui, a: &Autopsy) {
     section(ui, "Who holds the device", "", false);
     let size = SizeColumn::of(held.iter().filter_map(|h| h.1));
     for (name, bytes) in held {
-        let bytes = bytes.map_or_else(|| "unknown".to_owned(), |bytes| size.sized(bytes));
-        KeyValue::new(name, &bytes).show(ui);
+        KeyValue::new(name, bytes.map_or("unknown".to_owned(), |bytes| size.sized(bytes))).show(ui);
     }
 }
 
@@ -322,10 +320,9 @@ fn peak_headline(ui: &mut Ui, cx: &ViewContext<'_>, c: &Closest) {
 }
 
 fn peak_figures(ui: &mut Ui, cx: &ViewContext<'_>, c: &Closest) {
-    let when = if c.event == vramscope_core::tables::NO_EVENT {
-        String::new()
-    } else {
-        format!("the peak, event {}", count(u64::from(c.event)))
+    let when = match c.event {
+        NO_EVENT => String::new(),
+        event => format!("the peak, event {}", count(u64::from(event))),
     };
     section(ui, "At this instant", &when, false);
     let of_segments = [
@@ -341,22 +338,20 @@ fn peak_figures(ui: &mut Ui, cx: &ViewContext<'_>, c: &Closest) {
         !matches!(name, "requested" | "lost to rounding") || cx.data.device().can_show.requested.is_known()
     };
     for (name, value) in of_blocks.into_iter().chain(of_segments.into_iter().filter(|_| c.has_segments)).filter(is_told) {
-        KeyValue::new(name, &Bytes(value).to_string()).show(ui);
+        KeyValue::new(name, Bytes(value)).show(ui);
     }
     if c.has_segments {
-        KeyValue::new("holes in this pool", &count(c.holes.count)).show(ui);
+        KeyValue::new("holes in this pool", count(c.holes.count)).show(ui);
     }
     if let Some(room) = c.room {
         let name = if room.from == RoomFrom::Cap { "room under the cap" } else { "free on the device" };
-        KeyValue::new(name, &Bytes(room.bytes).to_string()).show(ui);
+        KeyValue::new(name, Bytes(room.bytes)).show(ui);
     }
-    if c.event != vramscope_core::tables::NO_EVENT {
+    if c.event != NO_EVENT {
         ui.add_space(8.0);
-        padded(ui, |ui| {
-            if crate::app::widgets::button::Push::outlined("Go to the peak").show(ui).clicked() {
-                cx.actions.send(Action::GoTo(c.event));
-            }
-        });
+        if padded(ui, |ui| Push::outlined("Go to the peak").show(ui).clicked()) {
+            cx.actions.send(Action::GoTo(c.event));
+        }
     }
 }
 
@@ -378,7 +373,7 @@ fn figures(ui: &mut Ui, cx: &ViewContext<'_>, a: &Autopsy) {
     let tells_requested = cx.data.device().can_show.requested.is_known();
     section(ui, "At this instant", &format!("event {}", count(u64::from(a.event))), false);
     if let Some(cap) = a.limit {
-        KeyValue::new("cap of this process", &cap.to_string()).show(ui);
+        KeyValue::new("cap of this process", cap).show(ui);
     }
     let rounding = a.allocated.saturating_sub(a.live_requested);
     let is_rounded = Bytes(a.message_bytes()).to_string() != Bytes(a.requested).to_string();
@@ -391,16 +386,16 @@ fn figures(ui: &mut Ui, cx: &ViewContext<'_>, a: &Autopsy) {
         ("free in all pools", a.all_holes.bytes, a.has_segments),
     ] {
         if is_told {
-            KeyValue::new(name, &Bytes(value).to_string()).show(ui);
+            KeyValue::new(name, Bytes(value)).show(ui);
         }
     }
     if !a.has_segments {
         return;
     }
-    KeyValue::new("holes in this pool", &count(a.holes.count)).show(ui);
-    KeyValue::new("freeing one block", &a.alone.to_string()).show(ui);
+    KeyValue::new("holes in this pool", count(a.holes.count)).show(ui);
+    KeyValue::new("freeing one block", &a.alone).show(ui);
     if let Some(least) = a.alone.smallest {
-        KeyValue::new("the smallest of them", &Bytes(least.size).to_string()).show(ui);
+        KeyValue::new("the smallest of them", Bytes(least.size)).show(ui);
     }
 }
 
@@ -431,7 +426,11 @@ fn try_first(ui: &mut Ui, cx: &ViewContext<'_>, a: &Autopsy, ready: &Ready<'_>, 
         let best = best_advice(a, &all).filter(|best| smaller.is_empty() || best.setting.is_some());
         match best {
             Some(best) => {
-                said(ui, cx, best);
+                if let Some(setting) = &best.setting {
+                    CodeWell::new(setting).copy(true).show(ui);
+                    ui.add_space(6.0);
+                }
+                label::paragraph(ui, &best.sentence, Type::Body, t.text2);
                 // Also says when no setting helps.
                 for other in all.iter().filter(|x| x.setting.is_none() && x.support == Support::Simulation && *x != best) {
                     ui.add_space(6.0);
@@ -444,12 +443,4 @@ fn try_first(ui: &mut Ui, cx: &ViewContext<'_>, a: &Autopsy, ready: &Ready<'_>, 
             None => {}
         }
     });
-}
-
-fn said(ui: &mut Ui, cx: &ViewContext<'_>, advice: &Advice) {
-    if let Some(setting) = &advice.setting {
-        CodeWell::new(setting).copy(true).show(ui);
-        ui.add_space(6.0);
-    }
-    label::paragraph(ui, &advice.sentence, Type::Body, cx.tokens.text2);
 }

@@ -306,10 +306,7 @@ pub(super) fn show(
     let key = Key { compared: Identity::of(compared), align: align.clone(), columns };
     let (of, wanted) = (Arc::clone(compared), align.clone());
     let shown = derived.get(cx.jobs, "curves of Compare", &key, move |_| Some(compute(&of, wanted, columns)));
-    if !shown.is_fresh {
-        pane::progress_line(ui, area, shown.fraction);
-    }
-    let Some(lines) = shown.value else { return };
+    let Some(lines) = pane::newest(ui, shown) else { return };
     let response = told_at(ui, plot, "curves", Sense::hover(), Role::Canvas, || "Memory in use on both sides");
     let painter = ui.painter().clone();
     let top = lines.cells.iter().flatten().flatten().map(|c| c.max).max().unwrap_or(1).max(1) as f64 * 1.08;
@@ -325,10 +322,8 @@ pub(super) fn show(
     };
     up.grid_down(&mut batch, t, &y, plot);
     let inks = [t.text2, t.slot(0)];
-    let profile = |cells: &[Option<Cell>]| -> Vec<Option<PixelColumn>> {
-        let of = |c: &Cell| PixelColumn::from_values((c.min as f64, c.max as f64, c.last as f64), |v| y.at(v));
-        cells.iter().map(|c| c.as_ref().map(of)).collect()
-    };
+    let profile =
+        |cells: &[Option<Cell>]| -> Vec<_> { cells.iter().map(|c| c.as_ref().map(|c| PixelColumn::of(c, &y))).collect() };
     batch.fill_under(&profile(&lines.cells[1]), plot.left(), plot.bottom(), Tokens::at(inks[1], 0.18));
     for which in 0..2 {
         batch.curve(&profile(&lines.cells[which]), plot.left(), 1.25, inks[which]);
@@ -366,7 +361,7 @@ pub(super) fn show(
             let value = lines.cells[which].get(column).copied().flatten();
             tip = tip.row(name, value.map_or_else(|| "past its end".to_owned(), |c| Bytes(c.last).to_string()));
         }
-        tip.show_within(&response, response.id.with("tip"), at, area);
+        tip.show_within(&response, at, area);
     }
 }
 

@@ -2,14 +2,16 @@
 
 use egui::Rect;
 
+use crate::app::widgets::label::change;
 use vramscope_core::anatomy::roles::Role;
 use vramscope_core::compare::diff::{Comparison, Group, Held, Parts, Purpose, Row};
 use vramscope_core::units::{Bytes, NBSP, SizeColumn, count, counted};
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Order {
     A,
     B,
+    #[default]
     Change,
     Ratio,
     Blocks,
@@ -29,11 +31,7 @@ pub(super) fn areas(pane: Rect) -> (Rect, Rect) {
 
 /// For example `+2,145.83 MiB`, `−3 KiB` or `no change`.
 pub(super) fn signed(bytes: i64) -> String {
-    match bytes {
-        0 => "no change".to_owned(),
-        b if b > 0 => format!("+{}", Bytes(b as u64)),
-        b => format!("−{}", Bytes(b.unsigned_abs())),
-    }
+    if bytes == 0 { "no change".to_owned() } else { change(bytes, |n| Bytes(n).to_string()) }
 }
 
 /// True for a change below a thousandth of what the larger side holds.
@@ -56,10 +54,7 @@ pub(super) fn without_stack(parts: &Parts) -> Option<String> {
 
 /// Like [`signed`], without the unit; `same` for no change.
 pub(super) fn signed_figure(bytes: i64, column: SizeColumn) -> String {
-    match bytes {
-        0 => "same".to_owned(),
-        b => column.signed(b > 0, b.unsigned_abs()),
-    }
+    change(bytes, |n| column.figure(n))
 }
 
 /// `2.67`, or `None` when A holds nothing. Above a thousand the exact figure is useless.

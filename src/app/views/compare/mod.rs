@@ -33,6 +33,7 @@ pub const INFO: ViewInfo = ViewInfo {
     create: || Box::new(CompareView::default()),
 };
 
+#[derive(Default)]
 struct CompareView {
     /// The view proposes a pair once; after that the user decides.
     has_proposed: bool,
@@ -48,22 +49,6 @@ struct CompareView {
     kinds: Derived<Identity, Vec<String>>,
     curves: Derived<curves::Key, curves::Lines>,
     dialog: sources::Dialog,
-}
-
-impl Default for CompareView {
-    fn default() -> Self {
-        CompareView {
-            has_proposed: false,
-            proposed: None,
-            show: 0,
-            least: 0,
-            sort: Sort::new(Order::Change, true),
-            align: None,
-            kinds: Derived::default(),
-            curves: Derived::default(),
-            dialog: sources::Dialog::default(),
-        }
-    }
 }
 
 impl View for CompareView {
@@ -103,12 +88,10 @@ impl View for CompareView {
                 return;
             }
             Outcome::Failed(sentence) => {
-                pane::empty_state(ui, &sentence, None);
-                return;
+                return pane::empty_state(ui, &sentence, None);
             }
             Outcome::Loading(share) => {
-                pane::progress_line(ui, pane_rect, share);
-                return;
+                return pane::progress_line(ui, pane_rect, share);
             }
             Outcome::Ready(compared, is_fresh) => {
                 self.has_proposed = true;
@@ -155,46 +138,38 @@ impl CompareView {
         let events = cx.data.device().events.len() as u32;
         if events == 0 && !cx.data.device().samples.is_empty() {
             let sentence = "A watch has samples and no blocks. Choose a recording for A above to compare two of them.";
-            pane::empty_state(ui, sentence, None);
-            return;
+            return pane::empty_state(ui, sentence, None);
         }
         if events == 0 {
-            cx.without_history(ui, "This recording has only the state at its end. Choose another recording for A above to compare it with, or record the history:");
-            return;
+            return cx.without_history(ui, "This recording has only the state at its end. Choose another recording for A above to compare it with, or record the history:");
         }
         let Some(table) = cx.comparing.steps(&cx.here()) else {
-            pane::progress_line(ui, ui.max_rect(), None);
-            return;
+            return pane::progress_line(ui, ui.max_rect(), None);
         };
         let Some(pair) = suggest(&table, events, cx.data.last_oom(), cx.data.tables.curves.peak_event()) else {
             let sentence = "This recording has a single event, so it has no two instants. Choose another recording for A above.";
-            pane::empty_state(ui, sentence, None);
-            return;
+            return pane::empty_state(ui, sentence, None);
         };
         let is_untouched = cx.shared.markers == [None, None] && cx.shared.compared == [Source::Marker, Source::Marker];
-        if !self.has_proposed && is_untouched {
+        let mut is_chosen = !self.has_proposed && is_untouched;
+        if !is_chosen {
+            let sentence = "Nothing is compared yet. Choose A and B above, press Shift A and Shift B at the cursor, or drag their flags \
+                            in the timeline.";
+            pane::empty_state(ui, sentence, None);
+            ui.add_space(12.0);
+            let name = |e| name_of(Some(&table), e);
+            let button = ui.horizontal(|ui| {
+                ui.add_space(((ui.available_width() - 300.0) / 2.0).max(16.0));
+                Push::plain(&format!("A at {}, B at {}", name(pair.a), name(pair.b))).show(ui)
+            });
+            is_chosen = button.inner.clicked();
+        }
+        if is_chosen {
             // Markers belong to the user, so a proposed pair sets none.
             cx.actions.send(Action::Compare(0, Source::At(pair.a)));
             cx.actions.send(Action::Compare(1, Source::At(pair.b)));
-            self.has_proposed = true;
-            self.proposed = Some(pair);
-            return;
+            (self.has_proposed, self.proposed) = (true, Some(pair));
         }
-        pane::empty_state(
-            ui,
-            "Nothing is compared yet. Choose A and B above, press Shift A and Shift B at the cursor, or drag their flags in the timeline.",
-            None,
-        );
-        ui.add_space(12.0);
-        ui.horizontal(|ui| {
-            ui.add_space(((ui.available_width() - 300.0) / 2.0).max(16.0));
-            let name = |e| name_of(Some(&table), e);
-            if Push::plain(&format!("A at {}, B at {}", name(pair.a), name(pair.b))).show(ui).clicked() {
-                cx.actions.send(Action::Compare(0, Source::At(pair.a)));
-                cx.actions.send(Action::Compare(1, Source::At(pair.b)));
-                self.proposed = Some(pair);
-            }
-        });
     }
 
     /// Why A and B were chosen, while they are still the proposed pair.

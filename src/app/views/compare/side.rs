@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use egui::{Color32, Rect, Role, ScrollArea, Sense, Ui, WidgetInfo, vec2};
+use egui::{Color32, Rect, Role, ScrollArea, Ui, vec2};
 
 use super::layout;
 use crate::app::data::colours::role_paint;
@@ -12,7 +12,7 @@ use crate::app::views::ViewContext;
 use crate::app::views::stack_cells::StackCells;
 use crate::app::widgets::{Bar, Batch, Cut, Swatch, label, pane, row};
 use vramscope_core::compare::diff::{Held, purpose_words};
-use vramscope_core::units::{Bytes, NBSP, SizeColumn, capital, counted};
+use vramscope_core::units::{Bytes, NBSP, SizeColumn, capital, count, counted};
 
 const PAD: f32 = 16.0;
 
@@ -32,7 +32,7 @@ pub(super) fn show(ui: &mut Ui, cx: &ViewContext<'_>, compared: &Arc<Compared>, 
         }
         if let Some(why) = why {
             let text = format!("A and B, chosen for you: {why}.");
-            let said = ui.scope(|ui| pane::padded(ui, |ui| label::paragraph(ui, &text, Type::Caption, cx.tokens.text3)));
+            let said = ui.scope(|ui| pane::note(ui, &text, Type::Caption, cx.tokens.text3));
             said.response
                 .on_hover_text("Drag their flags in the timeline, choose above, or press Shift A and Shift B at the cursor.");
             ui.add_space(6.0);
@@ -83,7 +83,7 @@ fn headline(ui: &mut Ui, t: &Tokens, compared: &Compared) {
     if label::width(ui.painter(), &beside, Type::Body) <= room.width() {
         label::text_in(ui.painter(), room.translate(vec2(0.0, 2.0)), &beside, Type::Body, t.text2);
     } else {
-        pane::padded(ui, |ui| label::paragraph(ui, &beside, Type::Body, t.text2));
+        pane::note(ui, &beside, Type::Body, t.text2);
     }
     ui.add_space(6.0);
 }
@@ -95,30 +95,27 @@ fn by_role(ui: &mut Ui, t: &Tokens, compared: &Compared) {
     let mut order: Vec<_> = c.roles.iter().collect();
     order.sort_by_key(|x| std::cmp::Reverse(x.1.bytes.max(x.2.bytes)));
     for (which, name) in ["A", "B"].into_iter().enumerate() {
-        let (rect, response) = ui.allocate_exact_size(vec2(ui.available_width(), 24.0), Sense::hover());
-        let title = &compared.sides[which].title;
-        response.widget_info(|| WidgetInfo::labeled(Role::Label, true, format!("{name}: {title}")));
+        let (title, all) = (&compared.sides[which].title, [c.a.bytes, c.b.bytes][which]);
+        let (rect, response) = row::told(ui, 24.0, Role::Label, || format!("{name}: {title}"));
         let inner = rect.shrink2(vec2(PAD, 0.0));
         label::text_in(ui.painter(), inner, name, Type::Strong, t.text1);
         let mut bar = Bar::new(greatest).thickness(19.0);
         for x in &order {
-            let bytes = if which == 0 { x.1.bytes } else { x.2.bytes };
-            bar = bar.part(bytes as f64, role_paint(x.0).colour(t));
+            bar = bar.part([x.1.bytes, x.2.bytes][which] as f64, role_paint(x.0).colour(t));
         }
         bar.paint(ui.painter(), t, inner.with_min_x(inner.left() + 24.0));
-        response.on_hover_text(format!("{name} is {title}: {}", Bytes(if which == 0 { c.a.bytes } else { c.b.bytes })));
+        response.on_hover_text(format!("{name} is {title}: {}", Bytes(all)));
     }
     ui.add_space(6.0);
     let size = SizeColumn::narrow(order.iter().flat_map(|x| [x.1.bytes, x.2.bytes]));
     figures(ui, t, None, "", [&size.head("A"), &size.head("B"), "change"], [t.text3; 3], Type::Column);
     for x in order {
-        let (role, a, b) = (x.0, x.1.bytes, x.2.bytes);
+        let (a, b) = (x.1.bytes, x.2.bytes);
         let change = b as i64 - a as i64;
         let ink = if change == 0 { t.text3 } else { t.text1 };
-        let texts = [size.figure(a), size.figure(b), layout::signed_figure(change, size)];
-        let colour = role_paint(role).colour(t);
-        let texts = [texts[0].as_str(), &texts[1], &texts[2]];
-        figures(ui, t, Some(Swatch::Fill(colour)), &purpose_words(x), texts, [t.text2, t.text1, ink], Type::Mono);
+        let texts = [&*size.figure(a), &size.figure(b), &layout::signed_figure(change, size)];
+        let swatch = Swatch::Fill(role_paint(x.0).colour(t));
+        figures(ui, t, Some(swatch), &purpose_words(x), texts, [t.text2, t.text1, ink], Type::Mono);
     }
 }
 
@@ -164,9 +161,8 @@ fn parts(ui: &mut Ui, t: &Tokens, names: [&str; 3], bytes: [u64; 3], notes: [Str
     batch.paint(ui.painter());
     let sizes = SizeColumn::of(bytes);
     for i in 0..3 {
-        let (rect, response) = ui.allocate_exact_size(vec2(ui.available_width(), 20.0), Sense::hover());
         let size = sizes.sized(bytes[i]);
-        response.widget_info(|| WidgetInfo::labeled(Role::Label, true, format!("{}: {size} {}", names[i], notes[i])));
+        let (rect, response) = row::told(ui, 20.0, Role::Label, || format!("{}: {size} {}", names[i], notes[i]));
         let inner = rect.shrink2(vec2(PAD, 0.0));
         let p = ui.painter();
         let swatch = swatches[i].paint(p, t, inner.left_center());
@@ -208,12 +204,9 @@ fn reserve(ui: &mut Ui, t: &Tokens, compared: &Compared) {
     let size = SizeColumn::narrow(rows.iter().filter(|r| r.3).flat_map(|r| [r.1, r.2]));
     pane::section(ui, "Reserved", &format!("{} unless said", size.unit()), false);
     for (name, a, b, is_bytes) in rows {
-        let show = |n: u64| if is_bytes { size.figure(n) } else { vramscope_core::units::count(n) };
+        let show = |n: u64| if is_bytes { size.figure(n) } else { count(n) };
         let change = b as i64 - a as i64;
-        let changed = match (is_bytes, change) {
-            (true, _) | (_, 0) => layout::signed_figure(change, size),
-            (false, c) => format!("{}{}", if c > 0 { "+" } else { "−" }, vramscope_core::units::count(c.unsigned_abs())),
-        };
+        let changed = label::change(change, show);
         let ink = if change == 0 { t.text3 } else { t.text1 };
         figures(ui, t, None, name, [&show(a), &show(b), &changed], [t.text2, t.text1, ink], Type::Mono);
     }

@@ -1,11 +1,12 @@
 //! The menus that choose A and B.
 
-use egui::{Popup, Ui};
+use egui::Ui;
 
 use crate::app::data::compare::held_against;
 use crate::app::state::{Action, Moment, Other, Source};
 use crate::app::views::ViewContext;
 use crate::app::views::file_dialog::FileDialog;
+use crate::app::widgets::pane::menu_below;
 use crate::app::widgets::{menu_item, selector_button};
 use vramscope_core::anatomy::steps::number;
 use vramscope_core::inference::whatif::SUGGESTED;
@@ -82,8 +83,7 @@ pub(super) fn place(cx: &ViewContext<'_>, which: usize, event: u32) {
 pub(super) fn selector(ui: &mut Ui, cx: &ViewContext<'_>, dialog: &mut Dialog, which: usize, title: &str) {
     let name = ["A", "B"][which];
     let response = selector_button(ui, name, title);
-    Popup::menu(&response).gap(4.0).show(|ui| {
-        ui.set_width(340.0);
+    menu_below(&response, 340.0, |ui| {
         let steps = cx.comparing.steps(&cx.here());
         // Several entries may stand for the same event. Only the first one gets the tick.
         let mut is_ticked = false;

@@ -26,8 +26,7 @@ impl CompareView {
     pub(super) fn table(&mut self, ui: &mut Ui, cx: &ViewContext<'_>, compared: &Arc<Compared>) {
         let t = cx.tokens;
         if compared.groups.is_empty() {
-            pane::empty_state(ui, "Nothing is live at A or at B.", None);
-            return;
+            return pane::empty_state(ui, "Nothing is live at A or at B.", None);
         }
         let asked = cx.comparing.asked(&cx.here(), compared);
         let is_lit = |g: &Group| asked.as_ref().is_none_or(|a| g.rows.iter().any(|&r| a.is_of(&compared.diff.rows[r as usize])));
@@ -74,12 +73,8 @@ impl CompareView {
         ];
         // When nothing changed, the column of bars is hidden.
         let columns = columns.into_iter().enumerate().filter(|(i, _)| *i != BARS || greatest > 0.0).map(|(_, column)| column);
-        let selected = match cx.shared.selected() {
-            Some(Item::Stack(s)) => {
-                rows.iter().position(|g| g.rows.iter().any(|&r| compared.own_stack(&compared.diff.rows[r as usize]) == Some(s)))
-            }
-            _ => None,
-        };
+        let has = |g: &Group, s| g.rows.iter().any(|&r| compared.own_stack(&compared.diff.rows[r as usize]) == Some(s));
+        let selected = cx.selected_stack().and_then(|s| rows.iter().position(|g| has(g, s)));
         let footer = if hidden > 0 { 26.0 } else { 0.0 };
         // Shows whole rows only, because a cut row is unreadable.
         let high = ui.max_rect().height() - footer;
@@ -113,7 +108,7 @@ impl CompareView {
                 ui.request_repaint_after(std::time::Duration::from_secs_f32(REST - still + 0.02));
             } else if let Some(at) = ui.input(|i| i.pointer.hover_pos()) {
                 let area = ui.max_rect();
-                tip(rows[row], stacks, t).show_within(&ui.response(), ui.scope_id().with("tip"), at, area);
+                tip(rows[row], stacks, t).show_within(&ui.response(), at, area);
             }
         }
         if let Some(row) = out.chosen() {

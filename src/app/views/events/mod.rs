@@ -99,15 +99,13 @@ impl View for Events {
         if cx.data.has_only_sums() {
             let sentence = "This file holds sums by category over time and no events. The raw timeline (.raw.json.gz) and snapshots \
                             have them.";
-            empty_state(ui, sentence, None);
-            return;
+            return empty_state(ui, sentence, None);
         }
         if device.events.is_empty() {
-            cx.without_history(
+            return cx.without_history(
                 ui,
                 "This recording has no trace: only the state at its end. This line, before the work begins, records one:",
             );
-            return;
         }
         self.filter_strip(ui, cx);
         let Some(rows) = self.rows(ui, cx) else { return };
@@ -188,8 +186,7 @@ impl Events {
     fn table(&mut self, ui: &mut Ui, cx: &ViewContext<'_>, rows: &Rows) {
         if rows.len() == 0 {
             let why = self.words.why_none(cx, &self.query, Asked::Events);
-            empty_state(ui, &format!("No event passes this filter. {why}"), None);
-            return;
+            return empty_state(ui, &format!("No event passes this filter. {why}"), None);
         }
         let t = cx.tokens;
         let events = &cx.data.device().events;

@@ -11,7 +11,7 @@ use crate::app::data::colours::role_paint;
 use crate::app::state::{Action, Item};
 use crate::app::theme::{Tokens, Type};
 use crate::app::views::ViewContext;
-use crate::app::widgets::{Batch, Cut, Swatch, Tip, label, link_with, menu_item, row, told_at};
+use crate::app::widgets::{Batch, Cut, Swatch, Tip, label, link_with, menu_entry, row, told_at};
 use vramscope_core::anatomy::roles::Role;
 use vramscope_core::compare::flame::{Node, Share, What, node_name, node_text};
 use vramscope_core::model::{StackId, StackTable};
@@ -40,7 +40,7 @@ impl FlameView {
         let low = if ui.available_width() < TWO_LINES && ui.available_height() > 160.0 { 40.0 } else { 22.0 };
         let footer = ui.max_rect().with_min_y(ui.max_rect().bottom() - low);
         let width = ui.available_width() - 24.0;
-        let is_opened = |node: u32| built.keys.get(node as usize).is_some_and(|key| self.opened.contains(key));
+        let is_opened = |node: u32| built.key(node).is_some_and(|key| self.opened.contains(&key));
         let laid = layout::lay_out(&built.flame, zoom, 1.0 / f64::from(width.max(1.0)), &away, is_opened);
         let shown = self.match_in(built, &laid, width);
         if self.shows_match {
@@ -52,13 +52,10 @@ impl FlameView {
                 let height = laid.rows as f32 * PITCH + 12.0;
                 let (rect, response) = row::clicked(ui, height.max(view.height()), egui::Role::Canvas, || "Flame graph");
                 let canvas = Canvas {
-                    t: cx.tokens,
-                    stacks: built.stacks(cx),
-                    built,
                     origin: rect.min + vec2(12.0, 8.0),
                     width,
                     seen: egui::Rangef::new(rect.top() + view.top(), rect.top() + view.bottom()),
-                    by_role: self.colour == 0,
+                    ..self.canvas(ui, cx, built)
                 };
                 self.frames(ui, cx, &canvas, &laid, found);
                 if let Some(cell) = shown {
@@ -69,6 +66,13 @@ impl FlameView {
         });
         let gone = (hidden.len(), away.get(&0).copied().unwrap_or(0));
         self.footer(ui, cx, built, footer, &laid, found, gone);
+    }
+
+    /// The colours of frames, over all of the pane.
+    pub(super) fn canvas<'a>(&self, ui: &Ui, cx: &'a ViewContext<'_>, built: &'a Built) -> Canvas<'a> {
+        let (area, by_role) = (ui.max_rect(), self.colour == 0);
+        let stacks = built.stacks(cx);
+        Canvas { t: cx.tokens, stacks, built, origin: area.min, width: area.width(), seen: area.y_range(), by_role }
     }
 
     /// The path to the zoomed frame. A click on a name zooms to that frame.
@@ -107,12 +111,12 @@ impl FlameView {
     }
 
     fn zoom_to(&mut self, built: &Built, node: u32) {
-        self.zoom = (node != 0).then(|| built.keys.get(node as usize).copied()).flatten();
+        self.zoom = built.key(node).filter(|_| node != 0);
     }
 
     /// Shows every frame of a folded chain.
     fn open_chain(&mut self, built: &Built, cell: Cell) {
-        self.opened.extend(layout::frames_of(&built.flame, cell).filter_map(|node| built.keys.get(node as usize)));
+        self.opened.extend(layout::frames_of(&built.flame, cell).filter_map(|node| built.key(node)));
     }
 
     /// The cell of a match that "next" or "previous" led to, once. Opens its folded chain, and zooms when the match is outside
@@ -187,11 +191,11 @@ impl FlameView {
             if found.is_some() && hit {
                 batch.outline(r, 1.0, t.text2);
             }
-            if found.is_some() && hit && canvas.built.keys.get(cell.node as usize).copied() == self.at_match {
+            if found.is_some() && hit && canvas.built.key(cell.node) == self.at_match {
                 batch.selection(r, t.text1, t.s1);
             } else if chosen == Some(cell.node) {
                 batch.outline(r.expand(0.5), 1.5, t.text1);
-            } else if self.hovered.is_some() && canvas.built.keys.get(cell.node as usize).copied() == self.hovered {
+            } else if self.hovered.is_some() && canvas.built.key(cell.node) == self.hovered {
                 batch.outline(r, 1.0, Tokens::at(t.text1, 0.6));
             }
             if r.width() > LEAST_NAMED {
@@ -246,13 +250,13 @@ impl FlameView {
             batch.outline(canvas.place(&cell), 1.0, Tokens::at(cx.tokens.text1, 0.6));
             batch.paint(ui.painter());
             let node = &built.flame.nodes[cell.node as usize];
-            self.hovered = built.keys.get(cell.node as usize).copied();
+            self.hovered = built.key(cell.node);
             // The first click of a double click has zoomed already, so the second one would hit another frame.
             if response.clicked() && !response.double_clicked() {
                 if cell.frames > 1 {
                     self.open_chain(built, cell);
                 }
-                let is_zoomed = self.zoom == built.keys.get(cell.node as usize).copied();
+                let is_zoomed = self.zoom == built.key(cell.node);
                 self.zoom_to(built, if is_zoomed { node.parent } else { cell.node });
                 self.select(cx, built, node);
             }
@@ -261,15 +265,9 @@ impl FlameView {
             }
             if !response.context_menu_opened() {
                 let tip = canvas.tip(node, |w| self.figure(w));
-                match cell.frames {
-                    1 => tip.show(response),
-                    frames => tip
-                        .note(format!(
-                            "The outermost of {}. Each calls only the next; a click zooms to them and shows all.",
-                            chain_text(frames)
-                        ))
-                        .show(response),
-                }
+                let chain = chain_text(cell.frames);
+                let note = format!("The outermost of {chain}. Each calls only the next; a click zooms to them and shows all.");
+                if cell.frames == 1 { tip } else { tip.note(note) }.show(response);
             }
         }
         egui::Popup::context_menu(response).show(|ui| {
@@ -277,32 +275,25 @@ impl FlameView {
             let target = self.menu.filter(|&n| (n as usize) < built.flame.nodes.len());
             if let Some(node) = target {
                 let of = &built.flame.nodes[node as usize];
-                if menu_item(ui, "Only this frame", None, None, node != 0).clicked() {
+                if menu_entry(ui, "Only this frame", node != 0) {
                     self.zoom_to(built, node);
-                    ui.close();
                 }
-                if menu_item(ui, "Hide this frame", None, None, node != 0).clicked() {
-                    self.hidden.extend(built.keys.get(node as usize));
-                    ui.close();
+                if menu_entry(ui, "Hide this frame", node != 0) {
+                    self.hidden.extend(built.key(node));
                 }
-                if menu_item(ui, "Select its heaviest stack", None, None, of.stack.is_some()).clicked() {
+                if menu_entry(ui, "Select its heaviest stack", of.stack.is_some()) {
                     self.select(cx, built, of);
-                    ui.close();
                 }
-                if menu_item(ui, "Copy its name", None, None, true).clicked() {
+                if menu_entry(ui, "Copy its name", true) {
                     cx.actions.send(Action::Copy(node_name(canvas.stacks, of)));
-                    ui.close();
                 }
-                if menu_item(ui, "Copy its heaviest stack", None, None, of.stack.is_some()).clicked() {
+                if menu_entry(ui, "Copy its heaviest stack", of.stack.is_some()) {
                     cx.actions.send(Action::Copy(stack_text(canvas.stacks, of.stack)));
-                    ui.close();
                 }
             }
-            let anything = !self.hidden.is_empty() || self.zoom.is_some();
-            if menu_item(ui, "Show everything again", None, None, anything).clicked() {
+            if menu_entry(ui, "Show everything again", !self.hidden.is_empty() || self.zoom.is_some()) {
                 self.hidden.clear();
                 self.zoom = None;
-                ui.close();
             }
         });
     }
@@ -465,12 +456,10 @@ impl Canvas<'_> {
         if !self.by_role || node.role.is_some() || node.own != node.total || node.total == 0 || rect.width() < 8.0 {
             return;
         }
-        let mut mix = node.mix.clone();
-        mix.sort_by_key(|m| std::cmp::Reverse(m.weight));
         let mut left = rect.left();
-        for Share { role, weight, .. } in mix {
+        for Share { role, weight, .. } in heaviest_first(node) {
             let right = (left + (weight as f64 / node.total as f64) as f32 * rect.width()).min(rect.right());
-            let part = Rect::from_min_max(pos2(left, rect.bottom() - 4.0), pos2(right, rect.bottom()));
+            let part = rect.across(left, right).with_min_y(rect.bottom() - 4.0);
             batch.rect(part, Tokens::over(role_paint(role).colour(self.t), self.t.s1, strength));
             left = right;
         }
@@ -492,8 +481,8 @@ impl Canvas<'_> {
         let blocks = counted(node.count, "block", "blocks");
         tip = if self.built.compared.is_some() {
             let share = label::share;
-            tip.row(format!("at B, {blocks}"), Bytes(node.after).to_string())
-                .row("at A", Bytes(node.before).to_string())
+            tip.row(format!("at B, {blocks}"), Bytes(node.after))
+                .row("at A", Bytes(node.before))
                 .row("share of all at B", share(node.after, all.after))
                 .row("share of all at A", share(node.before, all.before))
         } else {
@@ -505,8 +494,7 @@ impl Canvas<'_> {
         if let ([share], Some(_)) = (node.mix.as_slice(), node.role.filter(|c| *c != Role::Unknown)) {
             tip = tip.row("for", share.words());
         } else if node.role.is_none() {
-            let mut mix = node.mix.clone();
-            mix.sort_by_key(|m| std::cmp::Reverse(m.weight));
+            let mix = heaviest_first(node);
             for share in mix.iter().take(4) {
                 tip = tip.row(format!("of it {}", share.words()), figure(share.weight));
             }
@@ -524,6 +512,12 @@ impl Canvas<'_> {
         }
         tip
     }
+}
+
+fn heaviest_first(node: &Node) -> Vec<Share> {
+    let mut mix = node.mix.clone();
+    mix.sort_by_key(|m| std::cmp::Reverse(m.weight));
+    mix
 }
 
 /// A colour derived from a name, so that it is the same in every recording.

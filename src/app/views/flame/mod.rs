@@ -82,6 +82,10 @@ impl Built {
         }
     }
 
+    fn key(&self, node: u32) -> Option<u64> {
+        self.keys.get(node as usize).copied()
+    }
+
     fn node_of(&self, key: u64) -> Option<u32> {
         self.keys.iter().position(|&k| k == key).map(|i| i as u32)
     }
@@ -99,6 +103,7 @@ struct Found {
     is_query: bool,
 }
 
+#[derive(Default)]
 struct FlameView {
     /// Index of the measure; `None` for the comparison if there is one, otherwise the cursor.
     measure: Option<usize>,
@@ -135,36 +140,6 @@ struct FlameView {
     menu: Option<u32>,
     /// Key of the frame under the pointer, in the graph or in the tree.
     hovered: Option<u64>,
-}
-
-impl Default for FlameView {
-    fn default() -> Self {
-        FlameView {
-            measure: None,
-            by: 0,
-            root: 0,
-            shows_internals: false,
-            colour: 0,
-            shows_tree: false,
-            zoom: None,
-            hidden: HashSet::new(),
-            opened: HashSet::new(),
-            find: String::new(),
-            steps: 0,
-            at_match: None,
-            shows_match: false,
-            sort: Sort::new(Order::Total, true),
-            toggled: HashSet::new(),
-            rows: None,
-            toggles: 0,
-            built: Derived::default(),
-            found: Derived::default(),
-            asked: Derived::default(),
-            cleared: 0,
-            menu: None,
-            hovered: None,
-        }
-    }
 }
 
 fn compared(cx: &ViewContext<'_>) -> Option<Arc<Compared>> {
@@ -253,9 +228,7 @@ impl FlameView {
             })
             .value
     }
-}
 
-impl FlameView {
     /// The frames of allocations that match the active query; the others are dimmed, as in all views. In a comparison both sides
     /// are searched.
     fn of_query(&mut self, cx: &ViewContext<'_>, built: &Arc<Built>) -> Option<Arc<Found>> {
@@ -283,23 +256,21 @@ impl FlameView {
             let hits: Vec<bool> = built.keys.iter().map(|k| !entries.is_empty() && held.contains(k)).collect();
             Some(Found { weights, frames: hits.iter().filter(|&&h| h).count() as u64, hits, is_query: true })
         });
-        shown.value.filter(|_| shown.is_fresh)
+        shown.fresh()
     }
-}
 
-impl FlameView {
     /// Goes to the next match, or to the one before.
     fn step(&mut self, cx: &ViewContext<'_>, built: &Built, found: &Found) {
         let order = layout::in_order(&built.flame, &found.hits);
         let steps = std::mem::take(&mut self.steps);
-        let at = self.at_match.and_then(|key| order.iter().position(|&node| built.keys.get(node as usize) == Some(&key)));
+        let at = self.at_match.and_then(|key| order.iter().position(|&node| built.key(node) == Some(key)));
         let next = match at {
             Some(at) => (at as i64 + i64::from(steps)).rem_euclid(order.len().max(1) as i64),
             None if steps > 0 => 0,
             None => order.len() as i64 - 1,
         };
         let Some(&node) = usize::try_from(next).ok().and_then(|next| order.get(next)) else { return };
-        self.at_match = built.keys.get(node as usize).copied();
+        self.at_match = built.key(node);
         self.shows_match = true;
         if let Some(node) = built.flame.nodes.get(node as usize) {
             self.select(cx, built, node);
@@ -395,16 +366,14 @@ impl View for FlameView {
         let Some(built) = built else { return };
         let flame = &built.flame;
         if flame.nodes[0].total == 0 {
-            pane::empty_state(ui, "Nothing is live here. Move the cursor, or choose another measure above.", None);
-            return;
+            return pane::empty_state(ui, "Nothing is live here. Move the cursor, or choose another measure above.", None);
         }
         if flame.nodes.len() == 2 && flame.nodes[1].what == What::NoStack(StackId::NONE) {
-            pane::empty_state(
+            return pane::empty_state(
                 ui,
                 "No call stacks were recorded, so there is nothing to tell apart. They are recorded with:",
                 Some(&cx.words().say(vramscope_core::diagnose::source_limits::records_stacks(&cx.data.recording))),
             );
-            return;
         }
         let found = self.search(cx, &built);
         if let Some(found) = found.as_deref().filter(|_| self.steps != 0) {
@@ -414,9 +383,11 @@ impl View for FlameView {
         self.hovered = None;
         if self.shows_tree {
             let (graph, tree) = layout::with_tree(area);
-            let edge = if tree.left() > graph.left() { graph.right_top() } else { tree.left_top() };
-            let other = if tree.left() > graph.left() { graph.right_bottom() } else { tree.right_top() };
-            ui.painter().line_segment([edge, other], egui::Stroke::new(1.0, cx.tokens.line));
+            let edge = match tree.left() > graph.left() {
+                true => [graph.right_top(), graph.right_bottom()],
+                false => [tree.left_top(), tree.right_top()],
+            };
+            ui.painter().line_segment(edge, egui::Stroke::new(1.0, cx.tokens.line));
             pane::inside(ui, graph, "graph", |ui| self.graph(ui, cx, &built, found.as_deref()));
             pane::inside(ui, tree, "tree", |ui| self.tree(ui, cx, &built, found.as_deref()));
         } else {

@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use egui::{Color32, Ui};
 
-use super::graph::Canvas;
 use super::layout::{Order, TreeRow, tree_rows};
 use super::{Built, FlameView, Found};
 use crate::app::jobs::identity::Identity;
@@ -46,15 +45,7 @@ impl FlameView {
             [node.total, node.own, node.before, node.after]
         });
         let size = is_bytes.then(|| SizeColumn::of(sizes));
-        let canvas = Canvas {
-            t,
-            stacks: built.stacks(cx),
-            built,
-            origin: ui.max_rect().min,
-            width: ui.available_width(),
-            seen: ui.max_rect().y_range(),
-            by_role: self.colour == 0,
-        };
+        let canvas = self.canvas(ui, cx, built);
         let chosen = self.chosen(cx, &canvas);
         let selected = rows.iter().position(|r| Some(r.node) == chosen);
         let all = &flame.nodes[0];
@@ -99,13 +90,9 @@ impl FlameView {
                 Column::figure(head("at A"), bytes, |c, &(_, n, _): &Line<'_>| c.figure(weight(n.before), t.text2))
                     .from(660.0 + more),
             );
-            let change = |c: &Cell<'_>, &(_, n, ink): &Line<'_>| match n.after.cmp(&n.before) {
-                std::cmp::Ordering::Equal => c.figure("same", t.text3),
-                order => {
-                    let (is_more, by) = (order.is_gt(), n.after.abs_diff(n.before));
-                    let sign = if is_more { '+' } else { '−' };
-                    c.figure(size.map_or_else(|| format!("{sign}{}", count(by)), |size| size.signed(is_more, by)), ink);
-                }
+            let change = |c: &Cell<'_>, &(_, n, ink): &Line<'_>| {
+                let by = n.after as i64 - n.before as i64;
+                c.figure(label::change(by, weight), if by == 0 { t.text3 } else { ink });
             };
             columns.push(Column::figure(head("change"), bytes, change).sorts(Order::Change).from(480.0 + more));
         } else {
@@ -141,7 +128,7 @@ impl FlameView {
         let table = Table::sorted("tree", columns, &mut self.sort).row_height(22.0).selected(selected);
         let out = table.show(ui, rows.len(), row, spoken);
         if let Some(row) = out.hovered {
-            self.hovered = built.keys.get(rows[row].node as usize).copied();
+            self.hovered = built.key(rows[row].node);
         }
         let toggles = out.clicked.filter(|&row| {
             let at = ui.input(|i| i.pointer.interact_pos());
@@ -153,7 +140,7 @@ impl FlameView {
         });
         match (toggles.or(out.opened()), out.chosen()) {
             (Some(row), _) => {
-                let key = built.keys.get(rows[row].node as usize).copied();
+                let key = built.key(rows[row].node);
                 if let Some(key) = key.filter(|k| !self.toggled.remove(k)) {
                     self.toggled.insert(key);
                 }

@@ -10,7 +10,8 @@ use crate::app::data::device::DeviceData;
 use crate::app::state::{Action, Command, Item, ViewKind};
 use crate::app::views::ViewContext;
 use crate::app::views::stack_cells::StackCells;
-use crate::app::widgets::{Cut, Gesture, Intent, PanZoom, Tip, box_within, menu_entry, told_at};
+use crate::app::widgets::{Cut, Gesture, Intent, PanZoom, Tip, box_within, menu_entry, paint_zoom_box, told_at};
+use vramscope_core::diagnose::heatmap::Heatmap;
 use vramscope_core::tables::NO_EVENT;
 use vramscope_core::units::{Address, Bytes, Micros, count, counted};
 
@@ -45,18 +46,7 @@ impl HeatmapView {
         let event_at = |p: Pos2| cx.shared.event_at(device, canvas.x.value(p.x.clamp(canvas.areas.x.min, canvas.areas.x.max)));
         let item_at = |p: Pos2| canvas.place(p).and_then(|p| item_at(cx.data, canvas.picture, &p));
         let now = ui.input(|i| i.time);
-        let intent = match gesture.intent {
-            // egui smooths the wheel over several frames. When Ctrl is released meanwhile, the remaining motion still zooms
-            // addresses.
-            Some(Intent::ZoomTime { factor, at }) if now - self.zoomed_at < 0.25 => Some(Intent::ZoomBytes { factor, at }),
-            other => {
-                if matches!(other, Some(Intent::ZoomBytes { .. })) {
-                    self.zoomed_at = now;
-                }
-                other
-            }
-        };
-        match intent {
+        match gesture.intent.map(|intent| self.wheel.read(intent, now)) {
             Some(Intent::Click(p) | Intent::CtrlClick(p)) => {
                 let event = canvas.place(p).map_or_else(|| event_at(p), |p| p.event);
                 cx.actions.send(Action::SetCursor(event));
@@ -81,7 +71,8 @@ impl HeatmapView {
             Some(Intent::Select { from, to, done }) => {
                 let (a, b) = (event_at(from), event_at(to));
                 if !done {
-                    canvas.choosing(from.x, to.x);
+                    let all = canvas.areas.canvas();
+                    canvas.choosing(all, all.across(from.x.min(to.x), from.x.max(to.x)));
                 } else if (from.x - to.x).abs() >= 3.0 {
                     cx.actions.send(Action::SetRange(Some((a.min(b), a.max(b)))));
                 }
@@ -102,19 +93,13 @@ impl HeatmapView {
         let all = if has_addresses { map } else { canvas.areas.canvas() };
         let Some(area) = box_within(from, if has_addresses { to } else { pos2(to.x, from.y) }, all) else { return };
         if !done {
-            canvas.zoom_box(area);
-            return;
+            return paint_zoom_box(&canvas.painter.with_clip_rect(canvas.areas.canvas()), cx.tokens, area);
         }
         if area.width() < all.width() {
             cx.actions.send(Action::SetWindow(canvas.x.value(area.left()), canvas.x.value(area.right())));
         }
-        if let Map::Addresses(addresses) = &canvas.picture.map
-            && has_addresses
-            && area.height() < map.height()
-        {
-            let mut bytes = PanZoom::new(0.0, addresses.total as f64).with_least(LEAST_BYTES);
-            bytes.show(canvas.y.value(area.top()), canvas.y.value(area.bottom()));
-            self.show_offsets(canvas.picture, bytes.visible(), bytes.is_fit());
+        if has_addresses && area.height() < map.height() {
+            self.show_between(canvas, area.top(), area.bottom());
         }
     }
 
@@ -131,19 +116,29 @@ impl HeatmapView {
             other => other,
         };
         if bytes.apply(&intent, &canvas.y, true) {
-            self.show_offsets(canvas.picture, bytes.visible(), bytes.is_fit());
+            self.show_offsets(map, &bytes);
         }
     }
 
-    fn show_offsets(&mut self, picture: &Picture, (from, to): (f64, f64), is_all: bool) {
-        let Map::Addresses(map) = &picture.map else { return };
+    /// Zooms to the addresses between two heights on the screen.
+    fn show_between(&mut self, canvas: &paint::Canvas<'_>, top: f32, bottom: f32) {
+        let Map::Addresses(map) = &canvas.picture.map else { return };
+        let mut bytes = PanZoom::new(0.0, map.total as f64).with_least(LEAST_BYTES);
+        bytes.show(canvas.y.value(top), canvas.y.value(bottom));
+        self.show_offsets(map, &bytes);
+    }
+
+    fn show_offsets(&mut self, map: &Heatmap, offsets: &PanZoom) {
+        let (from, to) = offsets.visible();
         let range = map.address_at(from.max(0.0) as u64).zip(map.address_at(to.max(0.0) as u64));
-        self.addresses = range.filter(|_| !is_all);
+        self.addresses = range.filter(|_| !offsets.is_fit());
     }
 
     /// Gestures on the address labels: a drag zooms to its span, a double click shows all.
     pub(super) fn address_axis(&mut self, ui: &Ui, canvas: &paint::Canvas<'_>) {
-        let Map::Addresses(map) = &canvas.picture.map else { return };
+        if !matches!(canvas.picture.map, Map::Addresses(_)) {
+            return;
+        }
         let area = canvas.areas.map;
         let labels = area.across(canvas.painter.clip_rect().left(), area.left());
         let response = told_at(ui, labels, "heatmap addresses", Sense::click_and_drag(), Role::Slider, || "Addresses shown");
@@ -155,12 +150,10 @@ impl HeatmapView {
             if response.drag_stopped() {
                 self.choosing = None;
                 if (from - to).abs() >= 3.0 {
-                    let mut bytes = PanZoom::new(0.0, map.total as f64).with_least(LEAST_BYTES);
-                    bytes.show(canvas.y.value(from), canvas.y.value(to));
-                    self.show_offsets(canvas.picture, bytes.visible(), bytes.is_fit());
+                    self.show_between(canvas, from, to);
                 }
             } else {
-                canvas.choosing_addresses(from, to);
+                canvas.choosing(area, area.down(from.min(to), from.max(to)));
             }
         }
         if response.double_clicked() {
@@ -224,7 +217,7 @@ impl HeatmapView {
                 Some(segment) => {
                     if let Map::Addresses(map) = &canvas.picture.map {
                         let (from, to) = map.range_of(segment.address, segment.address + segment.size);
-                        self.show_offsets(canvas.picture, (from as f64, to as f64), false);
+                        self.addresses = map.address_at(from).zip(map.address_at(to));
                     }
                 }
             }
@@ -238,7 +231,7 @@ impl HeatmapView {
         let event = picture.strip.get(place.column).map_or(NO_EVENT, |c| c.event);
         let data = Arc::clone(cx.data);
         let shown = self.under.get(cx.jobs, "under the pointer", &key, move |_| Some(block_at(&data, event, key.1)));
-        shown.value.filter(|_| shown.is_fresh).and_then(|under| *under)
+        shown.fresh().and_then(|under| *under)
     }
 
     fn tooltip(
@@ -259,7 +252,7 @@ impl HeatmapView {
             let mut area = canvas.painter.clip_rect();
             area.max.y = canvas.areas.legend.map_or(area.bottom(), |l| l.top());
             let card = tip(cx, canvas.picture, place, under).width((area.width() - 26.0).clamp(180.0, 280.0));
-            card.show_within(response, response.id.with("tip"), at, area);
+            card.show_within(response, at, area);
         }
     }
 }
@@ -288,7 +281,7 @@ fn tip(cx: &ViewContext<'_>, picture: &Picture, place: &Place, under: Option<Und
             if let Some((from, to)) = map.addresses_of(row) {
                 // Blocks are aligned to 512 bytes, so the addresses of a pixel's edges are rounded to that.
                 let to = to.checked_next_multiple_of(512).unwrap_or(to);
-                tip = tip.row("from", Address(from / 512 * 512).to_string()).row("to", Address(to).to_string());
+                tip = tip.row("from", Address(from / 512 * 512)).row("to", Address(to));
             }
             match under {
                 Some(under) => of_block(cx, tip, under),
@@ -304,22 +297,18 @@ fn tip(cx: &ViewContext<'_>, picture: &Picture, place: &Place, under: Option<Und
             Tip::new(format!("holes of {} to {}", Bytes(low), Bytes(low.saturating_mul(2))))
                 .width(280.0)
                 .row("holes", count(u64::from(number)))
-                .row("free in them", Bytes(bytes).to_string())
+                .row("free in them", Bytes(bytes))
         }
         _ => Tip::new(format!("Event {}", count(u64::from(place.event)))).width(280.0),
     };
     let Some(column) = picture.strip.get(place.column) else { return whole };
-    let mut tip = whole.row("largest hole then", Bytes(column.largest_hole).to_string());
+    let mut tip = whole.row("largest hole then", Bytes(column.largest_hole));
     let holes = counted(u64::from(column.holes), "hole", "holes");
     tip = tip.row("free then", format!("{} in {holes}", Bytes(column.free)));
     if let Some(request) = picture.request {
-        tip = tip.red_row("failed request", Bytes(request).to_string());
+        tip = tip.red_row("failed request", Bytes(request));
     }
-    let event = count(u64::from(place.event));
-    match (events.time_range(), events.time_us.get(place.event as usize)) {
-        (Some((first, _)), Some(&t)) => tip.row("event", event).row("time", Micros(t - first).to_string()),
-        _ => tip.row("event", event),
-    }
+    tip.row("event", count(u64::from(place.event))).row_if("time", cx.data.since_start(place.event))
 }
 
 /// Adds the block or hole under the pointer to a tooltip.
@@ -332,7 +321,7 @@ fn of_block(cx: &ViewContext<'_>, tip: Tip, under: Under) -> Tip {
         }
         _ => tip.row("here, free", size),
     };
-    tip.row("which begins at", Address(under.address).to_string())
+    tip.row("which begins at", Address(under.address))
 }
 
 fn address_of(picture: &Picture, place: &Place) -> Option<u64> {

@@ -10,7 +10,7 @@ use crate::app::data::colours::{Focus, stream_name};
 use crate::app::jobs::Derived;
 use crate::app::jobs::identity::Identity;
 use crate::app::state::{Item, ViewKind};
-use crate::app::widgets::{LARGEST_SIDE, PixelTexture, Rest, Scale, button, pane, push_over, term, told_at};
+use crate::app::widgets::{ByteWheel, LARGEST_SIDE, PixelTexture, Rest, Scale, button, pane, push_over, term, told_at};
 use layout::Areas;
 use picture::{Key, Map, Mode, Picture};
 use vramscope_core::diagnose::fragmentation::Servers;
@@ -54,8 +54,7 @@ struct HeatmapView {
     addresses: Option<(u64, u64)>,
     /// [`SharedViewState::fitted`](crate::app::state::shared::SharedViewState::fitted) at the last frame.
     fitted: u32,
-    /// When the addresses were last zoomed, in seconds of egui's clock.
-    zoomed_at: f64,
+    wheel: ByteWheel,
     /// The y at which a drag along the addresses began.
     choosing: Option<f32>,
     /// The place under the pointer, and since when the pointer has been still.
@@ -126,19 +125,14 @@ impl View for HeatmapView {
             self.addresses = None;
         }
         if device.events.is_empty() && !device.bands.is_empty() {
-            pane::empty_state(
-                ui,
-                "This memory timeline holds sums by category, not where memory lies. A snapshot does:",
-                Some(&cx.words().say("torch.cuda.memory._dump_snapshot(\"snapshot.pickle\")")),
-            );
-            return;
+            let sentence = "This memory timeline holds sums by category, not where memory lies. A snapshot does:";
+            return pane::empty_state(ui, sentence, Some(&cx.snapshot_line()));
         }
         if device.events.is_empty() {
-            cx.without_history(
+            return cx.without_history(
                 ui,
                 "This recording has no events, only the state at its end. Record the history to see fragmentation over time:",
             );
-            return;
         }
         // Size classes are labelled with units and need more room.
         let labels = if self.mode == Mode::HoleSizes { 62.0 } else { 48.0 };
@@ -150,30 +144,29 @@ impl View for HeatmapView {
             format!("Fragmentation, {}", self.mode.name())
         });
         let Some(picture) = self.picture(ui, cx, &areas) else {
-            pane::progress_line(ui, pane_rect, None);
-            return;
+            return pane::progress_line(ui, pane_rect, None);
         };
         if picture.is_empty() && picture.key.only.is_some() {
-            pane::empty_state(
+            return pane::empty_state(
                 ui,
                 "No segment for these requests was reserved in this part of the recording. Choose all segments above.",
                 None,
             );
-            return;
         }
         if picture.is_empty() {
             if cx.data.recording.source.format == vramscope_core::model::Format::RmmLog {
                 let sentence = format!("{} So what was free inside them is unknown.", why_no_segments(cx.data.device()));
-                pane::empty_state(ui, &sentence, None);
-                return;
+                return pane::empty_state(ui, &sentence, None);
             }
             if cx.data.device().id.kind == vramscope_core::model::DeviceKind::Cpu {
-                pane::empty_state(ui, why_no_segments(cx.data.device()), None);
-                return;
+                return pane::empty_state(ui, why_no_segments(cx.data.device()), None);
             }
             let sentence = "This part of the recording has no segment of this device. A snapshot has them all:";
-            pane::empty_state(ui, sentence, Some(&cx.words().say("torch.cuda.memory._dump_snapshot(\"snapshot.pickle\")")));
-            return;
+            return pane::empty_state(
+                ui,
+                sentence,
+                Some(&cx.words().say("torch.cuda.memory._dump_snapshot(\"snapshot.pickle\")")),
+            );
         }
         let painter = ui.painter_at(pane_rect);
         let (low, high) = match &picture.map {

@@ -1,6 +1,6 @@
 //! Paints the fragmentation view around its texture.
 
-use egui::{Align2, Painter, Pos2, Rangef, Rect, Shape, Stroke, pos2, vec2};
+use egui::{Align2, Painter, Pos2, Rect, Shape, Stroke, pos2, vec2};
 
 use super::layout;
 use super::layout::Areas;
@@ -241,8 +241,7 @@ impl Canvas<'_> {
                         _ => cut.push((x, x)),
                     }
                 }
-                let value = column.largest_hole.min(top) as f64;
-                Some(PixelColumn::from_values((value, value, value), |v| y.at(v)))
+                Some(PixelColumn::level(y.at(column.largest_hole.min(top) as f64)))
             })
             .collect();
         if p.key.axis == self.axis {
@@ -310,7 +309,7 @@ impl Canvas<'_> {
         if let Some((first, last)) = shared.range {
             let ink = Tokens::at(t.text1, 0.5);
             let (from, to) = (self.x_of(first), self.x_of(last));
-            batch.rect(Rect::from_x_y_ranges(from..=to, through), Tokens::at(t.accent, 0.13));
+            batch.rect(self.areas.canvas().across(from, to), Tokens::at(t.accent, 0.13));
             batch.vline(from, through, 1.0, ink);
             batch.vline(to, through, 1.0, ink);
         }
@@ -332,36 +331,19 @@ impl Canvas<'_> {
         if let Some(event) = shared.hover_event {
             batch.vline(self.x_of(event), through, 1.0, Tokens::at(t.text1, 0.4));
         }
-        if let Some(a) = shared.markers[0] {
+        let [a, b] = shared.markers;
+        if let Some(a) = a {
             batch.dashed_vline(self.x_of(a), through, 1.0, DASH_MARKER, t.text1);
         }
-        if let Some(b) = shared.markers[1] {
-            batch.vline(self.x_of(b), through, 1.0, t.text1);
+        for event in b.into_iter().chain([shared.cursor]) {
+            batch.vline(self.x_of(event), through, 1.0, t.text1);
         }
-        batch.vline(self.x_of(shared.cursor), through, 1.0, t.text1);
         batch.paint(&painter);
     }
 
-    /// Draws the range that is being dragged.
-    pub fn choosing(&self, from: f32, to: f32) {
-        let area = self.areas.canvas();
-        let rect = Rect::from_x_y_ranges(Rangef::new(from.min(to), from.max(to)), area.y_range());
-        self.painter.with_clip_rect(area).rect_filled(rect, 0, Tokens::at(self.tokens.accent, 0.18));
-    }
-
-    pub fn zoom_box(&self, area: Rect) {
-        let painter = self.painter.with_clip_rect(self.areas.canvas());
-        let mut batch = Batch::new(&painter);
-        batch.rect(area, Tokens::at(self.tokens.accent, 0.13));
-        batch.outline(area, 1.0, self.tokens.accent);
-        batch.paint(&painter);
-    }
-
-    /// Draws the address range that is being dragged.
-    pub fn choosing_addresses(&self, from: f32, to: f32) {
-        let area = self.areas.map;
-        let rect = Rect::from_x_y_ranges(area.x_range(), Rangef::new(from.min(to), from.max(to)));
-        self.painter.with_clip_rect(area).rect_filled(rect, 0, Tokens::at(self.tokens.accent, 0.18));
+    /// Draws the part of an area that is being dragged.
+    pub fn choosing(&self, area: Rect, part: Rect) {
+        self.painter.with_clip_rect(area).rect_filled(part, 0, Tokens::at(self.tokens.accent, 0.18));
     }
 
     /// The rectangle of an item in the map, as far as its addresses are on the axis: an allocation or segment through its

@@ -153,25 +153,13 @@ impl Picture {
         let marks = marks(device, &bounds);
         let servers = failed.map(|f| f.0);
         let mut bright = None;
-        let mut picture = if key.mode == Mode::HoleSizes {
-            let sizes = hole_sizes(device, tables, &bounds, key.only.as_ref(), progress).ok()?.trimmed(request);
-            let (pixels, ends) = size_pixels(&sizes, key.size, tokens);
-            let strip = sizes.columns.clone();
-            Picture {
-                key: key.clone(),
-                _colours: Arc::clone(colours),
-                map: Map::Sizes(sizes),
-                strip,
-                pixels,
-                ends,
-                request,
-                marks,
-            }
+        let map = if key.mode == Mode::HoleSizes {
+            Map::Sizes(hole_sizes(device, tables, &bounds, key.only.as_ref(), progress).ok()?.trimmed(request))
         } else {
             let rows = key.size[1].max(1) as u32;
             let spec = HeatmapSpec { rows, shade: key.mode.shade(), servers: key.only, addresses: key.addresses };
             let map = heatmap(device, tables, &bounds, spec, None, progress).ok()?;
-            let focus = key.focus.0.clone();
+            let focus = &key.focus.0;
             if !focus.is_all() && key.mode != Mode::Hole {
                 let is_bright = |id, event| {
                     let at = if event == NO_EVENT { 0 } else { event };
@@ -179,26 +167,18 @@ impl Picture {
                 };
                 bright = Some(heatmap(device, tables, &bounds, spec, Some(&is_bright), progress).ok()?);
             }
-            let strip = map.columns.clone();
-            let ends = Default::default();
-            Picture {
-                key: key.clone(),
-                _colours: Arc::clone(colours),
-                map: Map::Addresses(map),
-                strip,
-                pixels: Vec::new(),
-                ends,
-                request,
-                marks,
-            }
+            Map::Addresses(map)
         };
-        if servers.is_some() {
-            picture.strip = hole_sizes(device, tables, &bounds, servers.as_ref(), progress).ok()?.columns;
-        }
-        if let Map::Addresses(map) = &picture.map {
-            (picture.pixels, picture.ends) = address_pixels(device, map, bright.as_ref(), &picture.strip, &key, tokens);
-        }
-        Some(picture)
+        let strip = match (&map, servers) {
+            (_, Some(servers)) => hole_sizes(device, tables, &bounds, Some(&servers), progress).ok()?.columns,
+            (Map::Sizes(sizes), None) => sizes.columns.clone(),
+            (Map::Addresses(map), None) => map.columns.clone(),
+        };
+        let (pixels, ends) = match &map {
+            Map::Sizes(sizes) => size_pixels(sizes, key.size, tokens),
+            Map::Addresses(map) => address_pixels(device, map, bright.as_ref(), &strip, &key, tokens),
+        };
+        Some(Picture { _colours: Arc::clone(colours), key, map, strip, pixels, ends, request, marks })
     }
 
     /// True when nothing was reserved in the window.

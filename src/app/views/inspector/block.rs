@@ -1,7 +1,8 @@
 //! The card of one allocation.
 
 use super::card::{
-    Around, Card, Fact, Lead, Line, List, NO_TIMES, Tone, annotation_around, between, moment, pool_text, request_at, stack_name,
+    Around, Card, Fact, Lead, Line, List, NO_TIMES, Tone, annotation_around, between, in_segment, moment, pool_text, request_at,
+    stack_name,
 };
 use crate::app::data::device::DeviceData;
 use crate::app::state::Item;
@@ -48,14 +49,11 @@ pub fn card(data: &DeviceData, state: &State, id: LifetimeId) -> Option<Card> {
 }
 
 fn sizes(data: &DeviceData, l: &Lifetime) -> Vec<Fact> {
-    let mut facts = vec![Fact::new("requested", Bytes(l.requested).to_string())];
+    let mut facts = vec![Fact::new("requested", Bytes(l.requested))];
     if !data.device().can_show.requested.is_known() {
-        return vec![
-            Fact::missing("requested", data.device().can_show.requested.why_not()),
-            Fact::new("block", Bytes(l.block).to_string()),
-        ];
+        return vec![Fact::missing("requested", data.device().can_show.requested.why_not()), Fact::new("block", Bytes(l.block))];
     }
-    facts.push(Fact::new("block", Bytes(l.block).to_string()));
+    facts.push(Fact::new("block", Bytes(l.block)));
     let lost = l.block.saturating_sub(l.requested);
     let exact = if data.tables.lifetimes.blocks_exact { "" } else { ", by the allocator's rules" };
     facts.push(Fact::new("rounding", format!("{}{exact}", Bytes(lost))));
@@ -81,14 +79,7 @@ pub fn say_role(data: &DeviceData, roles: &Roles, id: LifetimeId, card: &mut Car
 fn place(data: &DeviceData, state: &State, l: &Lifetime, at: Option<usize>) -> Vec<Fact> {
     let mut facts = Vec::new();
     if let (Some(_), Some(index)) = (at, state.segment_at(l.address)) {
-        let segment = &state.segments[index];
-        let text = format!(
-            "{} of {}, offset {}",
-            count(index as u64 + 1),
-            count(state.segments.len() as u64),
-            Bytes(l.address - segment.address)
-        );
-        facts.push(Fact::new("segment", text).lead(Lead::Item(Item::Segment(segment.address))));
+        facts.push(in_segment(state, index, l.address));
     }
     facts.push(Fact::new("pool", pool_text(data, l.pool, l.class, l.stream)));
     if !data.recording.addresses().is_known() {

@@ -5,7 +5,7 @@ use crate::app::state::Item;
 use vramscope_core::anatomy::{Role, made_at};
 use vramscope_core::model::{Annotation, FrameId, PoolId, SizeClass, StackId, StreamId};
 use vramscope_core::tables::{LifetimeId, NO_EVENT, State};
-use vramscope_core::units::{Micros, count};
+use vramscope_core::units::{Bytes, Micros, count};
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Tone {
@@ -36,8 +36,8 @@ pub struct Fact {
 }
 
 impl Fact {
-    pub fn new(label: &'static str, value: impl Into<String>) -> Self {
-        Fact { label, value: value.into(), ..Fact::default() }
+    pub fn new(label: &'static str, value: impl ToString) -> Self {
+        Fact { label, value: value.to_string(), ..Fact::default() }
     }
 
     /// A figure that the file lacks; `hint` says how to record it.
@@ -171,27 +171,27 @@ pub struct Card {
 
 pub use vramscope_core::diagnose::source_limits::NO_TIMES;
 
-pub fn since_start(data: &DeviceData, event: u32) -> Option<i64> {
-    let events = &data.device().events;
-    let (first, _) = events.time_range()?;
-    events.time_us.get(event as usize).map(|t| t - first)
-}
-
 /// `216.283 ms, event 27,584`.
 pub fn moment(data: &DeviceData, event: u32) -> String {
-    match since_start(data, event) {
-        Some(us) => format!("{}, event {}", Micros(us), count(u64::from(event))),
-        None => format!("event {}", count(u64::from(event))),
-    }
+    let event_text = format!("event {}", count(u64::from(event)));
+    data.since_start(event).map_or(event_text.clone(), |time| format!("{time}, {event_text}"))
 }
 
 /// The distance of two events: time when it was recorded, otherwise events.
 pub fn between(data: &DeviceData, from: u32, to: u32) -> String {
     let events = vramscope_core::units::counted(u64::from(to.saturating_sub(from)), "event", "events");
-    match (since_start(data, from), since_start(data, to)) {
-        (Some(a), Some(b)) => format!("{}, {events}", Micros(b - a)),
+    match (data.since_start(from), data.since_start(to)) {
+        (Some(a), Some(b)) => format!("{}, {events}", Micros(b.0 - a.0)),
         _ => events,
     }
+}
+
+/// The segment that an address lies in, by its number.
+pub fn in_segment(state: &State, index: usize, address: u64) -> Fact {
+    let segment = state.segments[index].address;
+    let (number, all) = (count(index as u64 + 1), count(state.segments.len() as u64));
+    let text = format!("{number} of {all}, offset {}", Bytes(address - segment));
+    Fact::new("segment", text).lead(Lead::Item(Item::Segment(segment)))
 }
 
 /// `large pool, default stream`.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use egui::{Rect, Role, ScrollArea, Sense, Ui, WidgetInfo, pos2, vec2};
+use egui::{AsIdSalt, Rect, Response, Role, ScrollArea, Sense, Ui, WidgetInfo, pos2, vec2};
 
 use super::block_name::{block_name, paint_role};
 use super::live::figures;
@@ -16,7 +16,9 @@ use crate::app::jobs::identity::Identity;
 use crate::app::state::{Action, Command, Item, ViewKind};
 use crate::app::theme::Type;
 use crate::app::theme::visuals::PAD_PANE;
-use crate::app::widgets::{Cut, Icon, ListRow, Push, Tip, empty_state, how_to_record, icon_button, label, padded, section, term};
+use crate::app::widgets::{
+    Cut, Icon, ListRow, Push, Tip, empty_state, how_to_record, icon_button, label, padded, pane, section, term,
+};
 use vramscope_core::anatomy::steps::number;
 use vramscope_core::anatomy::{OwnBlocks, Which};
 use vramscope_core::anatomy::{Role as OfMemory, Roles};
@@ -79,8 +81,7 @@ impl View for Inspector {
         if cx.data.has_only_sums() {
             let sentence = "This file holds sums by category over time and no single allocation, so there is nothing to inspect. The \
                             raw timeline (.raw.json.gz) and snapshots have them.";
-            empty_state(ui, sentence, None);
-            return;
+            return empty_state(ui, sentence, None);
         }
         let Some(state) = cx.state else { return };
         let selected = cx.shared.selected();
@@ -118,7 +119,7 @@ impl View for Inspector {
             head(ui, cx, &card);
             if !card.next.is_empty() {
                 ui.add_space(8.0);
-                padded(ui, |ui| label::paragraph(ui, &card.next, Type::Body, cx.tokens.text2));
+                pane::note(ui, &card.next, Type::Body, cx.tokens.text2);
             }
             if let Some(around) = &card.around {
                 ui.add_space(12.0);
@@ -254,8 +255,7 @@ fn facts(ui: &mut Ui, cx: &ViewContext<'_>, facts: &[Fact]) {
             }
         }
         let response = match fact.lead {
-            Some(Lead::Event(_)) => response.on_hover_cursor(egui::CursorIcon::PointingHand),
-            Some(Lead::Item(_)) => response.on_hover_cursor(egui::CursorIcon::PointingHand),
+            Some(_) => response.on_hover_cursor(egui::CursorIcon::PointingHand),
             None => response,
         };
         term::explain_label(&response, fact.label);
@@ -270,7 +270,7 @@ fn facts(ui: &mut Ui, cx: &ViewContext<'_>, facts: &[Fact]) {
             if fact.label != "role" && allocator_name(&cx.data.recording) == "PyTorch" {
                 ui.horizontal(|ui| {
                     ui.add_space(x - rect.left());
-                    how_to_record(ui, &cx.words().say("torch.cuda.memory._dump_snapshot(\"snapshot.pickle\")"));
+                    how_to_record(ui, &cx.snapshot_line());
                 });
             }
             ui.add_space(4.0);
@@ -300,18 +300,13 @@ fn same_stack_buttons(ui: &mut Ui, cx: &ViewContext<'_>, card: &Card) {
     ui.add_space(6.0);
     padded(ui, |ui| {
         ui.horizontal(|ui| {
-            if Push::plain("Previous")
-                .small()
-                .icon(Icon::ChevronLeft)
-                .show(ui)
-                .on_hover_text("The allocation before it")
-                .clicked()
-            {
-                cx.actions.run(Command::PreviousSameStack);
-            }
-            if Push::plain("Next").small().icon(Icon::ChevronRight).show(ui).on_hover_text("The allocation after it").clicked() {
-                cx.actions.run(Command::NextSameStack);
-            }
+            let mut go = |name: &str, icon, about: &str, command| {
+                if Push::plain(name).small().icon(icon).show(ui).on_hover_text(about).clicked() {
+                    cx.actions.run(command);
+                }
+            };
+            go("Previous", Icon::ChevronLeft, "The allocation before it", Command::PreviousSameStack);
+            go("Next", Icon::ChevronRight, "The allocation after it", Command::NextSameStack);
             if let Some(&(_, stack)) = card.stacks.first()
                 && stack.is_some()
                 && Push::plain("All").small().show(ui).on_hover_text("Select everything by this stack").clicked()
@@ -371,6 +366,20 @@ fn peaks(ui: &mut Ui, cx: &ViewContext<'_>, peaks: &[Peak]) {
     }
 }
 
+/// A row of a list for a thing: a click selects it, and the pointer lights it up in all views. Returns the row and its padded room.
+fn item_row(ui: &mut Ui, cx: &ViewContext<'_>, id: impl AsIdSalt, item: Item, name: &str) -> (Response, Rect) {
+    let row = ListRow::new(name).height(20.0).selected(cx.shared.selected() == Some(item));
+    let response = ui.push_id(id, |ui| row.show_painted(ui)).inner;
+    if response.clicked() {
+        cx.actions.send(Action::Select(Some(item)));
+    }
+    if response.contains_pointer() && cx.shared.hovered != Some(item) {
+        cx.actions.send(Action::Hover(Some(item)));
+    }
+    let inner = response.rect.shrink2(vec2(PAD_PANE, 0.0));
+    (response, inner)
+}
+
 /// Draws the largest live blocks, one row per place, role and size.
 fn held(ui: &mut Ui, cx: &ViewContext<'_>, card: &Card) {
     let t = cx.tokens;
@@ -398,48 +407,34 @@ fn held(ui: &mut Ui, cx: &ViewContext<'_>, card: &Card) {
     }
     for (i, h) in card.held.iter().enumerate() {
         let name = format!("{} \u{d7} {} {} each", count(h.count), h.name, Bytes(h.each));
-        let selected = cx.shared.selected() == Some(h.item);
-        let response = ui.push_id(("held", i), |ui| ListRow::new(&name).height(20.0).selected(selected).show_painted(ui)).inner;
+        let (response, inner) = item_row(ui, cx, ("held", i), h.item, &name);
         let p = ui.painter();
-        let inner = response.rect.shrink2(vec2(PAD_PANE, 0.0));
         let swatch = Rect::from_center_size(inner.middle(inner.left() + 5.0), vec2(10.0, 10.0));
         p.rect_filled(swatch, 0, role_paint(h.role).colour(t));
         label::figure(p, inner, &figure(h), t.text1);
         let counts = inner.with_max_x(inner.right() - figures - 12.0);
         let counts = label::text_in_right(p, counts, &count(h.count), Type::Mono, t.text3);
         let room = inner.across(inner.left() + 16.0, counts.left() - 8.0);
-        let is_place_clicked = match openable(cx, h.frame) {
-            Some(frame) => place_link(ui, cx, frame, "", room, ("held", i)).1,
-            None => {
-                // A place is certain, whatever the role.
-                if h.name == h.role.text() {
-                    paint_role(p, t, h.role, h.is_probable, room, t.text1);
-                } else {
-                    label::name_in(p, room, &h.name, Type::Body, t.text1);
-                }
-                false
-            }
-        };
-        if response.clicked() || is_place_clicked {
-            cx.actions.send(Action::Select(Some(h.item)));
+        match openable(cx, h.frame) {
+            Some(frame) if place_link(ui, cx, frame, "", room, ("held", i)).1 => cx.actions.send(Action::Select(Some(h.item))),
+            Some(_) => {}
+            // A place is certain, whatever the role.
+            None if h.name == h.role.text() => paint_role(p, t, h.role, h.is_probable, room, t.text1),
+            None => _ = label::name_in(p, room, &h.name, Type::Body, t.text1),
         }
-        if response.contains_pointer() && cx.shared.hovered != Some(h.item) {
-            cx.actions.send(Action::Hover(Some(h.item)));
-        }
-        let tip = Tip::new(&h.name)
+        Tip::new(&h.name)
             .swatch(role_paint(h.role).colour(t))
             .row("role", h.role.words(h.is_probable))
-            .row("each", Bytes(h.each).to_string())
-            .row("together", Bytes(h.each * h.count).to_string());
-        let tip = if h.tip.is_empty() { tip } else { tip.row("the first", h.tip.as_str()) };
-        tip.note("Click selects the first of them.").show(&response);
+            .row("each", Bytes(h.each))
+            .row("together", Bytes(h.each * h.count))
+            .row_if("the first", (!h.tip.is_empty()).then_some(&h.tip))
+            .note("Click selects the first of them.")
+            .show(&response);
     }
     let (shown, all) = card.shown;
     if shown < all {
         ui.add_space(4.0);
-        padded(ui, |ui| {
-            label::paragraph(ui, &format!("{} of {} blocks shown", count(shown), count(all)), Type::Caption, t.text3)
-        });
+        pane::note(ui, &format!("{} of {} blocks shown", count(shown), count(all)), Type::Caption, t.text3);
     }
 }
 
@@ -453,12 +448,8 @@ fn lines(ui: &mut Ui, cx: &ViewContext<'_>, list: &List) {
     let names_width = list.lines.iter().map(|l| label::width(ui.painter(), &l.name, Type::Mono)).fold(0.0, f32::max);
     for (i, line) in list.lines.iter().enumerate() {
         let figure = Bytes(line.bytes).to_string();
-        let name = format!("{} {}", line.name, figure);
-        let selected = cx.shared.selected() == Some(line.item);
-        let response =
-            ui.push_id((&list.title, i), |ui| ListRow::new(&name).height(20.0).selected(selected).show_painted(ui)).inner;
+        let (response, inner) = item_row(ui, cx, (&list.title, i), line.item, &format!("{} {figure}", line.name));
         let painter = ui.painter();
-        let inner = response.rect.shrink2(vec2(PAD_PANE, 0.0));
         // A narrow pane drops first the note and then the bar. Name and figure stay.
         let figure_rect = label::text_in_right(painter, inner, &figure, Type::Mono, t.text1);
         let names = inner.with_max_x(figure_rect.left() - 8.0);
@@ -473,19 +464,14 @@ fn lines(ui: &mut Ui, cx: &ViewContext<'_>, list: &List) {
             let bar = Rect::from_min_size(pos2(bars.right() - width, bars.center().y - 3.0), vec2(width.max(1.0), 6.0));
             painter.rect_filled(bar, 0, t.text3);
         }
-        if response.clicked() {
-            cx.actions.send(Action::Select(Some(line.item)));
-        }
-        if response.hovered() && cx.shared.hovered != Some(line.item) {
-            cx.actions.send(Action::Hover(Some(line.item)));
-        }
         let is_cut = covered.width() + 1.0 < label::width(painter, &line.name, Type::Mono);
-        let tip: Vec<&str> = [(is_cut, line.name.as_str()), (!line.tip.is_empty(), &line.tip)]
-            .into_iter()
-            .filter_map(|(is_told, text)| is_told.then_some(text))
-            .collect();
+        let tip = match (is_cut, line.tip.is_empty()) {
+            (true, true) => line.name.clone(),
+            (true, false) => format!("{}\n{}", line.name, line.tip),
+            (false, _) => line.tip.clone(),
+        };
         if !tip.is_empty() {
-            response.on_hover_text(tip.join("\n"));
+            response.on_hover_text(tip);
         }
     }
 }

@@ -1,13 +1,13 @@
 //! Draws a block between its neighbours to scale (hole, block, hole) and the hole that freeing it would make.
 
-use egui::{Align2, Painter, Rect, Role, Sense, Ui, WidgetInfo, pos2, vec2};
+use egui::{Align2, Painter, Rect, Role, Ui, pos2, vec2};
 
 use super::card::Around;
 use crate::app::data::colours::Colours;
 use crate::app::data::device::DeviceData;
 use crate::app::theme::visuals::PAD_PANE;
 use crate::app::theme::{Tokens, Type};
-use crate::app::widgets::{Batch, Cut, label};
+use crate::app::widgets::{Batch, Cut, label, row};
 use vramscope_core::units::Bytes;
 
 /// Horizontal positions of the parts, from the left edge of the picture.
@@ -54,35 +54,28 @@ pub fn parts(around: &Around, width: f32) -> Parts {
 
 pub fn show(ui: &mut Ui, data: &DeviceData, colours: &Colours, tokens: &Tokens, around: &Around, event: u32) {
     let height = 70.0 + if around.request.is_some() { 24.0 } else { 0.0 };
-    let (outer, response) = ui.allocate_exact_size(vec2(ui.available_width(), height), Sense::hover());
-    response.widget_info(|| {
-        let text = format!(
-            "Neighbours: a hole of {}, this block of {}, a hole of {}",
-            Bytes(around.before),
-            Bytes(around.block),
-            Bytes(around.after)
-        );
-        WidgetInfo::labeled(Role::Canvas, true, text)
+    let (outer, _) = row::told(ui, height, Role::Canvas, || {
+        let [before, block, after] = [around.before, around.block, around.after].map(Bytes);
+        format!("Neighbours: a hole of {before}, this block of {block}, a hole of {after}")
     });
     let rect = outer.shrink2(vec2(PAD_PANE, 0.0));
     let painter = ui.painter();
     let parts = parts(around, rect.width());
     let mut batch = Batch::new(painter).hatch_origin(rect.min);
-    let strip =
-        |(from, to): (f32, f32), top: f32, height: f32| rect.cell(from, to).down(rect.top() + top, rect.top() + top + height);
+    let strip = |(from, to): (f32, f32), top: f32, height: f32| rect.cell(from, to).lines(top, top + height);
     let colour = |id| colours.of(data, id, event, tokens);
-    let row = (18.0, 22.0);
+    let blocks = |part| strip(part, 18.0, 22.0);
     for (id, (from, to)) in around.neighbours.iter().zip([(0.0, STUB), (parts.after.1, parts.after.1 + STUB)]) {
         if let Some(id) = id {
-            batch.rect(strip((from, to), row.0, row.1), Tokens::over(colour(*id), tokens.s1, 0.55));
+            batch.rect(blocks((from, to)), Tokens::over(colour(*id), tokens.s1, 0.55));
         }
     }
     for (part, bytes) in [(parts.before, around.before), (parts.after, around.after)] {
         if bytes > 0 {
-            batch.hole(strip(part, row.0, row.1), tokens.s1, tokens.hatch, tokens.line2);
+            batch.hole(blocks(part), tokens.s1, tokens.hatch, tokens.line2);
         }
     }
-    let block = strip(parts.block, row.0, row.1);
+    let block = blocks(parts.block);
     batch.rect(block, colour(around.lifetime));
     batch.outline(block, 1.5, tokens.text1);
     let freed = strip((parts.before.0, parts.after.1), 46.0, 18.0);

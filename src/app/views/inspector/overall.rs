@@ -3,7 +3,7 @@
 use rustc_hash::FxHashMap;
 
 use super::block::next_blockers;
-use super::card::{Card, Fact, Held, Lead, Peak, Tone, Why, request_at, since_start};
+use super::card::{Card, Fact, Held, Lead, Peak, Tone, Why, request_at};
 use super::things::largest_blocks;
 use crate::app::data::device::DeviceData;
 use crate::app::state::Item;
@@ -15,7 +15,7 @@ use vramscope_core::diagnose::source_limits::{records_history, why_no_segments};
 use vramscope_core::diagnose::vendor::Words;
 use vramscope_core::model::{BlockState, CATEGORIES, CategoryBands};
 use vramscope_core::tables::{LifetimeId, NO_EVENT, Quantity, State};
-use vramscope_core::units::{Address, Bytes, Micros, count, counted};
+use vramscope_core::units::{Address, Bytes, count, counted};
 
 const GROUPS: usize = 14;
 /// Most steps listed; with more steps the highest are.
@@ -76,17 +76,14 @@ fn facts(data: &DeviceData, state: &State, roles: Option<&Roles>, request: Optio
     let (device, totals) = (data.device(), state.totals);
     let mut facts = Vec::new();
     if let Some(request) = request {
-        facts.push(Fact::new("request", Bytes(request).to_string()).tone(Tone::Red).lead(Lead::Item(Item::Event(state.event))));
+        facts.push(Fact::new("request", Bytes(request)).tone(Tone::Red).lead(Lead::Item(Item::Event(state.event))));
         if let Some(free) = device.events.device_free_known(state.event) {
-            facts.push(Fact::new("device free", Bytes(free).to_string()));
+            facts.push(Fact::new("device free", Bytes(free)));
         }
     }
     if state.event != NO_EVENT && !device.events.is_empty() {
         let event = count(u64::from(state.event));
-        let event = match since_start(data, state.event) {
-            Some(us) => format!("{event} at {}", Micros(us)),
-            None => event,
-        };
+        let event = data.since_start(state.event).map_or(event.clone(), |time| format!("{event} at {time}"));
         facts.push(Fact::new("event", event).lead(Lead::Item(Item::Event(state.event))));
         let doing = roles.map(|roles| roles.anatomy.words_at(state.event)).unwrap_or_default();
         if !doing.is_empty() {
@@ -95,19 +92,19 @@ fn facts(data: &DeviceData, state: &State, roles: Option<&Roles>, request: Optio
         }
     }
     if device.can_show.requested.is_known() {
-        facts.push(Fact::new("requested", Bytes(totals.requested).to_string()));
-        facts.push(Fact::new("rounding", Bytes(totals.active.saturating_sub(totals.requested)).to_string()));
+        facts.push(Fact::new("requested", Bytes(totals.requested)));
+        facts.push(Fact::new("rounding", Bytes(totals.active.saturating_sub(totals.requested))));
     } else {
         facts.push(Fact::missing("requested", data.device().can_show.requested.why_not()));
     }
     if !data.tables.curves.has_all_segments() {
         // Only the total is known, so free memory cannot be placed.
-        facts.push(Fact::new("free inside", Bytes(totals.reserved.saturating_sub(totals.active)).to_string()));
+        facts.push(Fact::new("free inside", Bytes(totals.reserved.saturating_sub(totals.active))));
         facts.push(Fact::missing("segments", "A trace does not name those from before profiling."));
     } else if data.tables.curves.peak(Quantity::Reserved).0 > 0 || device.has_final_state {
         let (holes, free, largest) = state.hole_figures();
         facts.push(Fact::new("free inside", format!("{} in {}", Bytes(free), counted(holes, "hole", "holes"))));
-        facts.push(Fact::new("largest hole", Bytes(largest).to_string()));
+        facts.push(Fact::new("largest hole", Bytes(largest)));
         facts.push(Fact::new("segments", count(state.segments.len() as u64)));
     } else {
         facts.push(Fact::missing("reserved", why_no_segments(data.device())));
@@ -220,7 +217,7 @@ fn categories(bands: &CategoryBands) -> Option<Card> {
         kind: "At the peak".to_owned(),
         title: Bytes(most).to_string(),
         claim: "of tensors".to_owned(),
-        facts: parts.iter().map(|&(i, bytes)| Fact::new(category_label(label(i)), Bytes(bytes).to_string())).collect(),
+        facts: parts.iter().map(|&(i, bytes)| Fact::new(category_label(label(i)), Bytes(bytes))).collect(),
         next: "The timeline has no allocations to select. Exported as .raw.json.gz it has them.".to_owned(),
         ..Card::default()
     })

@@ -10,7 +10,7 @@ use crate::app::state::Action;
 use crate::app::theme::Type;
 use crate::app::theme::visuals::PAD_PANE;
 use crate::app::views::ViewContext;
-use crate::app::widgets::{CodeWell, Cut, Icon, external_link, icon_button, label, padded, recorded_by, row, segmented};
+use crate::app::widgets::{CodeWell, Cut, Icon, external_link, icon_button, label, padded, pane, recorded_by, row, segmented};
 use vramscope_core::anatomy;
 use vramscope_core::diagnose::source_limits::records_stacks;
 use vramscope_core::model::{Frame, StackId, StackTable};
@@ -122,9 +122,7 @@ impl Stacks {
             if left_out.contains(&at) {
                 let frames: usize = all[left_out.clone()].iter().map(Part::frames).sum();
                 let text = format!("{} between", counted(frames as u64, "frame", "frames"));
-                if at == left_out.start && folded_row(ui, cx, &text) {
-                    self.shows_middle = true;
-                }
+                self.shows_middle |= at == left_out.start && row::fold(ui, &text, PAD_PANE);
                 continue;
             }
             match *part {
@@ -148,16 +146,15 @@ impl Stacks {
                     let names = function_label(table.text(inner.unwrap_or(frames[from]).name));
                     let n = counted((to - from) as u64, "framework frame", "framework frames");
                     let text = if to - from == 1 { format!("{n}: {names}") } else { format!("{n}, innermost {names}") };
-                    if folded_row(ui, cx, &text) {
-                        self.shows_framework = true;
-                    }
+                    self.shows_framework |= row::fold(ui, &text, PAD_PANE);
                 }
             }
         }
-        if self.shows_middle && !long.is_empty() && folded_row(ui, cx, "Fold the middle of the stack") {
+        if self.shows_middle && !long.is_empty() && row::fold(ui, "Fold the middle of the stack", PAD_PANE) {
             self.shows_middle = false;
         }
-        if self.shows_framework && frames.iter().any(|f| is_framework(table, *f)) && folded_row(ui, cx, "Fold framework frames") {
+        let folds = self.shows_framework && frames.iter().any(|f| is_framework(table, *f));
+        if folds && row::fold(ui, "Fold framework frames", PAD_PANE) {
             self.shows_framework = false;
         }
     }
@@ -173,7 +170,7 @@ impl Stacks {
             };
             Some(frames.iter().map(line).collect())
         });
-        shown.value.filter(|_| shown.is_fresh)
+        shown.fresh()
     }
 }
 
@@ -190,12 +187,7 @@ fn frame_row(ui: &mut Ui, cx: &ViewContext<'_>, index: usize, frame: Frame, dim:
     let number = label::text(painter, inner.left_center(), egui::Align2::LEFT_CENTER, &index.to_string(), Type::Mono, t.text3);
     let half = inner.width() * 0.55;
     let link_room = inner.with_min_x(inner.right() - half);
-    let mut link_ui = ui.new_child(
-        egui::UiBuilder::new()
-            .id_salt(("frame", index))
-            .max_rect(link_room)
-            .layout(egui::Layout::right_to_left(egui::Align::Center)),
-    );
+    let mut link_ui = pane::child_from_right(ui, link_room, ("frame", index));
     let file = table.text(frame.file);
     let can_open = !table.frame_is_unresolved(frame) && frame.line > 0;
     // Keeps the end with the line number, which matters most. The link's arrow takes 18 points.
@@ -212,19 +204,6 @@ fn frame_row(ui: &mut Ui, cx: &ViewContext<'_>, index: usize, frame: Frame, dim:
     let left = (inner.left() + 20.0).max(number.right() + 6.0);
     let room = rect.across(left, inner.right() - taken - 8.0);
     label::text_in(ui.painter(), room, name, Type::MonoStrong, if dim { t.text3 } else { t.text1 });
-}
-
-/// A row that folds or unfolds framework frames. Returns whether it was clicked.
-fn folded_row(ui: &mut Ui, cx: &ViewContext<'_>, text: &str) -> bool {
-    let t = cx.tokens;
-    let (rect, response) = row::clicked(ui, 20.0, Role::Button, || text);
-    let ink = if response.hovered() { t.text1 } else { t.text3 };
-    let inner = rect.shrink2(vec2(PAD_PANE, 0.0));
-    Icon::ChevronRight.paint(ui.painter(), rect.middle(inner.left() + 4.0), 12.0, ink);
-    let room = inner.with_min_x(inner.left() + 20.0);
-    label::text_in(ui.painter(), room, text, Type::Body, ink);
-    let is_cut = label::width(ui.painter(), text, Type::Body) > room.width();
-    if is_cut { response.on_hover_text(text) } else { response }.clicked()
 }
 
 #[cfg(test)]

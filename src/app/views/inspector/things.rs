@@ -1,7 +1,7 @@
 //! Cards of everything but blocks: segments, holes, events, stacks, annotations, instants.
 
 use super::block::{LINES, action_text, next_blockers, same_stack};
-use super::card::{Card, Fact, Lead, Line, List, NO_TIMES, Tone, moment, pool_text, stack_name, stream_text};
+use super::card::{Card, Fact, Lead, Line, List, NO_TIMES, Tone, in_segment, moment, pool_text, stack_name, stream_text};
 use crate::app::data::device::DeviceData;
 use crate::app::state::Item;
 use vramscope_core::anatomy::{Role, Roles};
@@ -72,9 +72,9 @@ fn segment(data: &DeviceData, state: &State, address: u64) -> Option<Card> {
     }
     facts.push(Fact::new("free", format!("{} in {}", Bytes(free), counted(holes, "hole", "holes"))));
     if let Some(hole) = largest {
-        facts.push(Fact::new("largest hole", Bytes(hole.size).to_string()).lead(Lead::Item(Item::Hole(hole.address))));
+        facts.push(Fact::new("largest hole", Bytes(hole.size)).lead(Lead::Item(Item::Hole(hole.address))));
     }
-    facts.push(Fact::new("rounding", Bytes((live_bytes + pending_bytes).saturating_sub(requested)).to_string()));
+    facts.push(Fact::new("rounding", Bytes((live_bytes + pending_bytes).saturating_sub(requested))));
     facts.push(if segment.born == NO_EVENT {
         Fact::new("taken", "before the first event").tone(Tone::Quiet)
     } else {
@@ -99,16 +99,7 @@ fn hole(data: &DeviceData, state: &State, address: u64) -> Option<Card> {
     let index = state.segment_at(address)?;
     let segment = &state.segments[index];
     let mut facts = vec![
-        Fact::new(
-            "segment",
-            format!(
-                "{} of {}, offset {}",
-                count(index as u64 + 1),
-                count(state.segments.len() as u64),
-                Bytes(hole.address - segment.address)
-            ),
-        )
-        .lead(Lead::Item(Item::Segment(segment.address))),
+        in_segment(state, index, hole.address),
         Fact::new("pool", pool_text(data, segment.pool, segment.class, segment.stream)),
     ];
     let beside = |i: Option<usize>, label: &'static str, end: &str| {
@@ -119,14 +110,14 @@ fn hole(data: &DeviceData, state: &State, address: u64) -> Option<Card> {
                 Fact::new(label, format!("{} {}", Bytes(b.size), stack_name(data, stack)))
                     .lead(Lead::Item(Item::Lifetime(b.lifetime)))
             }
-            _ => Fact::new(label, end.to_owned()).tone(Tone::Quiet),
+            _ => Fact::new(label, end).tone(Tone::Quiet),
         }
     };
     facts.push(beside(at.checked_sub(1), "before it", "the segment's start"));
     facts.push(beside(Some(at + 1), "after it", "the segment's end"));
     let mut claim = "free for a request that fits".to_owned();
     if let Some((servers, request)) = Servers::of_oom(data.device(), state.event) {
-        facts.push(Fact::new("the request", Bytes(request).to_string()).tone(Tone::Red));
+        facts.push(Fact::new("the request", Bytes(request)).tone(Tone::Red));
         claim = if !servers.take(segment) {
             "in a pool that could not serve the request".to_owned()
         } else if hole.size < request {
@@ -181,9 +172,9 @@ fn event(data: &DeviceData, state: &State, e: u32) -> Option<Card> {
     let (address, size) = (events.address[i], events.size[i]);
     let is_oom = action == Action::Oom;
     let mut facts = vec![Fact::new("number", format!("{} of {}", count(u64::from(e)), count(events.len() as u64)))];
-    match super::card::since_start(data, e) {
-        Some(us) => {
-            facts.push(Fact::new("time", format!("{} after the first", Micros(us))));
+    match data.since_start(e) {
+        Some(time) => {
+            facts.push(Fact::new("time", format!("{time} after the first")));
             facts.push(match data.recording.clock() {
                 Clock::Start => Fact::missing("clock", "This file names no clock time: its times count from its start."),
                 clock => {
@@ -195,9 +186,9 @@ fn event(data: &DeviceData, state: &State, e: u32) -> Option<Card> {
         None => facts.push(Fact::missing("time", NO_TIMES)),
     }
     if is_oom {
-        facts.push(Fact::new("requested", Bytes(size).to_string()).tone(Tone::Red));
+        facts.push(Fact::new("requested", Bytes(size)).tone(Tone::Red));
         facts.push(match events.device_free_known(e) {
-            Some(free) => Fact::new("device free", Bytes(free).to_string()),
+            Some(free) => Fact::new("device free", Bytes(free)),
             None => Fact::missing("device free", "What was free on the device is not in this file."),
         });
         let at = |q| Bytes(data.tables.curves.at(device, &data.tables.lifetimes, q, e)).to_string();
@@ -211,14 +202,14 @@ fn event(data: &DeviceData, state: &State, e: u32) -> Option<Card> {
         if state.event == e && has_segments(&data.tables) {
             let (number, free, largest) = state.hole_figures();
             facts.push(Fact::new("free inside", format!("{} in {}", Bytes(free), counted(number, "hole", "holes"))));
-            facts.push(Fact::new("largest hole", Bytes(largest).to_string()));
+            facts.push(Fact::new("largest hole", Bytes(largest)));
         }
     } else {
         facts.push(Fact::new("size", format!("{} ({} bytes)", Bytes(size), count(size))));
         if !data.recording.addresses().is_known() {
             facts.push(Fact::missing("address", data.recording.addresses().why_not()));
         } else if address != 0 || action != Action::Snapshot {
-            facts.push(Fact::new("address", Address(address).to_string()));
+            facts.push(Fact::new("address", Address(address)));
         }
     }
     facts.push(Fact::new("stream", stream_text(data, events.stream[i])));
@@ -344,7 +335,7 @@ fn annotation(data: &DeviceData, index: u32) -> Option<Card> {
             facts.push(Fact::new(label, change(at(from.checked_sub(1)), at(to.checked_sub(1)))));
         }
         if let Some((peak, event)) = data.tables.curves.peak_in(device, &data.tables.lifetimes, Quantity::Allocated, from, to) {
-            facts.push(Fact::new("peak inside", Bytes(peak).to_string()).lead(Lead::Event(event)));
+            facts.push(Fact::new("peak inside", Bytes(peak)).lead(Lead::Event(event)));
         }
     } else {
         facts.push(Fact::missing("events", NO_TIMES));

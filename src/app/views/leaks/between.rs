@@ -5,7 +5,7 @@ use std::sync::Arc;
 use egui::Ui;
 
 use super::{LeaksView, select};
-use crate::app::state::{Action, Item};
+use crate::app::state::Action;
 use crate::app::theme::Type;
 use crate::app::views::ViewContext;
 use crate::app::views::stack_cells::StackCells;
@@ -42,10 +42,7 @@ impl LeaksView {
             let (bytes, blocks) = rows.iter().fold((0, 0), |(x, n), r| (x + r.found.bytes, n + r.found.count));
             Some(Between { rows, bytes, blocks })
         });
-        if !shown.is_fresh {
-            pane::progress_line(ui, ui.max_rect(), shown.fraction);
-        }
-        let Some(found) = shown.value else { return };
+        let Some(found) = pane::newest(ui, shown) else { return };
         let t = cx.tokens;
         ui.add_space(10.0);
         let sentence = format!(
@@ -62,8 +59,7 @@ impl LeaksView {
         });
         pane::rule(ui);
         if found.rows.is_empty() {
-            pane::empty_state(ui, "Everything that was allocated after A had been freed by B.", None);
-            return;
+            return pane::empty_state(ui, "Everything that was allocated after A had been freed by B.", None);
         }
         self.table(ui, cx, &found);
     }
@@ -89,10 +85,7 @@ impl LeaksView {
             })
             .from(540.0),
         ];
-        let selected = match cx.shared.selected() {
-            Some(Item::Stack(s)) => r.iter().position(|r| r.found.stack == s),
-            _ => None,
-        };
+        let selected = cx.selected_stack().and_then(|s| r.iter().position(|r| r.found.stack == s));
         let table = Table::sorted("allocated after A", columns, &mut self.survivors).of(found).selected(selected);
         let out = table.show(
             ui,

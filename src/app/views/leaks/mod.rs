@@ -6,7 +6,7 @@ mod layout;
 
 use std::sync::Arc;
 
-use egui::{Rect, Role, Ui, pos2, vec2};
+use egui::{Rect, Role, Ui, vec2};
 
 use super::stack_cells::StackCells;
 use super::{View, ViewContext, ViewInfo};
@@ -44,7 +44,7 @@ pub const INFO: ViewInfo = ViewInfo {
         ("A, B", "Shift A and Shift B set them at the cursor; the list shows what was allocated after A and lives at B"),
         ("click", "select the stack in all views"),
     ],
-    create: || Box::new(LeaksView::default()),
+    create: || Box::new(LeaksView { survivors: Sort::new("bytes", true), ..LeaksView::default() }),
 };
 
 /// What grows, and the steps that were examined.
@@ -59,6 +59,7 @@ struct Found {
     grown: Vec<(Growth, StackCells)>,
 }
 
+#[derive(Default)]
 struct LeaksView {
     /// 0: growth over steps. 1: from A to B.
     show: usize,
@@ -70,14 +71,6 @@ struct LeaksView {
 }
 
 const SHOWS: [&str; 2] = ["growth over steps", "allocated after A, alive at B"];
-
-impl Default for LeaksView {
-    fn default() -> Self {
-        let (found, between) = (Derived::default(), Derived::default());
-        let (growth, survivors) = (Sort::new("", true), Sort::new("bytes", true));
-        LeaksView { show: 0, found, between, growth, survivors }
-    }
-}
 
 impl View for LeaksView {
     fn subtitle(&self, cx: &ViewContext<'_>) -> String {
@@ -101,8 +94,10 @@ impl View for LeaksView {
 
     fn ui(&mut self, ui: &mut Ui, cx: &ViewContext<'_>) {
         if cx.data.device().events.is_empty() {
-            cx.without_history(ui, "This recording has no events, so what was allocated when is not known. Record the history:");
-            return;
+            return cx.without_history(
+                ui,
+                "This recording has no events, so what was allocated when is not known. Record the history:",
+            );
         }
         let data = Arc::clone(cx.data);
         let shown = self.found.get(cx.jobs, "leaks", &cx.data.device().events.len(), move |_| {
@@ -121,16 +116,12 @@ impl View for LeaksView {
             self.between_ui(ui, cx);
             return;
         }
-        if !shown.is_fresh {
-            pane::progress_line(ui, ui.max_rect(), shown.fraction);
-        }
-        let Some(found) = shown.value else { return };
+        let Some(found) = pane::newest(ui, shown) else { return };
         if let Some(why) = &found.cannot_tell {
             let healthy =
                 no_growth(cx.data.device(), &cx.data.tables, cx.data.steps()).map_or(String::new(), |said| format!("{said}. "));
             let sentence = format!("{healthy}{why} Or choose \u{201c}allocated after A, alive at B\u{201d} above.");
-            pane::empty_state(ui, &sentence, None);
-            return;
+            return pane::empty_state(ui, &sentence, None);
         }
         self.verdict(ui, cx, &found);
         self.floors_ui(ui, cx, &found);
@@ -219,8 +210,7 @@ impl LeaksView {
         let height = if ui.available_height() > 320.0 { 92.0 } else { 48.0 };
         let (area, response) = row::clicked(ui, height + 42.0, Role::Canvas, || "Least in use in each step");
         let p = ui.painter().clone();
-        let plot =
-            Rect::from_min_max(pos2(area.left() + 84.0, area.top() + 4.0), pos2(area.right() - 16.0, area.top() + 4.0 + height));
+        let plot = area.inset(84.0, 4.0, 16.0, 0.0).lines(0.0, height);
         let (low, high) = layout::range(&found.floors);
         let y = |v: u64| plot.bottom() - ((v as f64 - low) / (high - low)) as f32 * plot.height();
         let n = found.floors.len().max(1);
@@ -232,14 +222,14 @@ impl LeaksView {
         let current = found.bounds.partition_point(|&b| b <= cx.shared.cursor).checked_sub(1).map(|s| s * columns.len() / n);
         let mut batch = Batch::new(&p);
         for (i, &floor) in columns.iter().enumerate() {
-            let x = plot.left() + i as f32 * width;
-            let bar = Rect::from_min_max(pos2(x, y(floor)), pos2(x + width - gap, plot.bottom()));
+            let x = i as f32 * width;
+            let bar = plot.cell(x, x + width - gap).with_min_y(y(floor));
             batch.rect_at_least_a_pixel(bar, Tokens::over(colour, t.s1, if current == Some(i) { 0.95 } else { 0.55 }));
         }
         batch.hline(plot.x_range(), plot.bottom(), 1.0, t.line);
         batch.paint(&p);
         let axis = |v: f64, at: f32| {
-            let place = Rect::from_min_max(pos2(area.left() + 4.0, at - 8.0), pos2(plot.left() - 8.0, at + 8.0));
+            let place = area.across(area.left() + 4.0, plot.left() - 8.0).down(at - 8.0, at + 8.0);
             label::figure(&p, place, &Bytes(v.max(0.0) as u64).to_string(), t.text3);
         };
         let most = found.floors.iter().copied().max().unwrap_or(0);
@@ -257,12 +247,9 @@ impl LeaksView {
         }
         if let Some(at) = response.hover_pos().filter(|at| plot.contains(*at)) {
             let step = (((at.x - plot.left()) / plot.width() * n as f32) as usize).min(n - 1);
-            let name = format!("Step {}", number(step));
-            Tip::new(name).row("least in use", Bytes(found.floors.get(step).copied().unwrap_or(0)).to_string()).show_at(
-                &response,
-                response.id.with("tip"),
-                at,
-            );
+            let least = Bytes(found.floors.get(step).copied().unwrap_or(0));
+            let tip = Tip::new(format!("Step {}", number(step))).row("least in use", least);
+            tip.show_at(&response, at);
             if response.clicked()
                 && let (Some(&first), Some(&end)) = (found.bounds.get(step), found.bounds.get(step + 1))
             {
@@ -279,14 +266,12 @@ impl LeaksView {
             let (step, steps) = ("step", "steps");
             // Placed right below the picture that it explains.
             ui.add_space(10.0);
-            pane::padded(ui, |ui| {
-                let text = if found.saw.is_some() {
-                    "What waits for the collector is freed in the end: nothing of it lives on.".to_owned()
-                } else {
-                    format!("Past the first {steps} nothing that a {step} allocates lives at the end.")
-                };
-                label::paragraph(ui, &text, Type::Body, t.text2);
-            });
+            let text = if found.saw.is_some() {
+                "What waits for the collector is freed in the end: nothing of it lives on.".to_owned()
+            } else {
+                format!("Past the first {steps} nothing that a {step} allocates lives at the end.")
+            };
+            pane::note(ui, &text, Type::Body, t.text2);
             return;
         }
         let g = &found.grown;
@@ -325,10 +310,7 @@ impl LeaksView {
             Column::text("as it grew", Width::Exact(96.0), |c, (g, _): &Grown<'_>| climb(c, &g.by_step, red(g, t.slot(0))))
                 .from(760.0),
         ];
-        let selected = match cx.shared.selected() {
-            Some(Item::Stack(s)) => g.iter().position(|g| g.0.stack == s),
-            _ => None,
-        };
+        let selected = cx.selected_stack().and_then(|s| g.iter().position(|g| g.0.stack == s));
         let out = Table::sorted("growth", columns, &mut self.growth).of(found).selected(selected).show(
             ui,
             g.len(),

@@ -8,7 +8,7 @@ use super::paint::{Plot, colour};
 use crate::app::state::Action;
 use crate::app::theme::Tokens;
 use crate::app::views::ViewContext;
-use crate::app::widgets::{Gesture, Intent, LegendEntry, PanZoom, Scale, Swatch, Tip, legend_row};
+use crate::app::widgets::{Gesture, Intent, LegendEntry, PanZoom, Scale, Swatch, Tip, legend_row, pane};
 use vramscope_core::model::{Bands, LiveTrack};
 use vramscope_core::units::{Bytes, time_of_day};
 
@@ -41,16 +41,10 @@ impl SamplesAlone {
         let gesture = Gesture::read(&response);
         let scale = Scale::horizontal(range.visible().0, range.visible().1, area.x_range());
         match gesture.intent {
-            Some(Intent::DoubleClick(_)) => range.fit(),
-            Some(Intent::Select { from: a, to: b, done: true }) => {
-                range.show(scale.value(a.x.min(b.x)), scale.value(a.x.max(b.x)))
-            }
             Some(Intent::Click(p) | Intent::CtrlClick(p)) => {
                 cx.actions.send(Action::SetInstant(Some(zero_us + scale.value(p.x) as i64)));
             }
-            Some(other) => {
-                range.apply(&other, &scale, false);
-            }
+            Some(other) => _ = range.apply(&other, &scale, false),
             None => {}
         }
         self.peaks.update(&device.samples);
@@ -74,13 +68,13 @@ impl SamplesAlone {
                 let pointed = band_under(&bands, plot.y.value(p.y));
                 let mut tip = tip(cx.tokens, &bands, pointed, us);
                 if let Some(mark) = nearest(&named, p.x).and_then(|mark| track.marks.get(mark)) {
-                    tip = tip.row("the line", mark.text.to_string());
+                    tip = tip.row("the line", &mark.text);
                 }
-                tip.show_at(&response, response.id.with("tip"), p);
+                tip.show_at(&response, p);
             }
         }
         let row = pane.with_min_y(pane.bottom() - 26.0);
-        let mut child = ui.new_child(egui::UiBuilder::new().id_salt("samples legend").max_rect(row));
+        let mut child = pane::child(ui, row, "samples legend");
         let when = at_us.map_or_else(|| "at the end".to_owned(), |us| format!("at {} UTC", time_of_day(us)));
         let _ = legend_row(&mut child, "", 16.0, &entries(cx.tokens, &shown), &when);
     }
@@ -107,21 +101,13 @@ pub(in crate::app::views) fn entries(t: &Tokens, bands: &Bands) -> Vec<LegendEnt
 /// The tooltip of an instant, with the band under the pointer first.
 pub(in crate::app::views) fn tip(t: &Tokens, bands: &Bands, pointed: Option<Band>, time_us: i64) -> Tip {
     let mut tip = match pointed {
-        Some(b) => {
-            let tip = Tip::new(format!("{}, {}", b.name(), Bytes(b.bytes(bands))));
-            match colour(b, t) {
-                Some(c) => tip.swatch(c),
-                None => tip,
-            }
-        }
+        Some(b) => Tip::new(format!("{}, {}", b.name(), Bytes(b.bytes(bands)))).swatch(colour(b, t)),
         None => Tip::new(format!("{} free on the device", Bytes(bands.free))),
     };
     for band in Band::ALL.into_iter().filter(|b| Some(*b) != pointed && b.bytes(bands) > 0) {
-        tip = tip.row(band.name(), Bytes(band.bytes(bands)).to_string());
+        tip = tip.row(band.name(), Bytes(band.bytes(bands)));
     }
-    tip = tip.row("used", Bytes(bands.used()).to_string());
-    if pointed.is_some() {
-        tip = tip.row("free", Bytes(bands.free).to_string());
-    }
-    tip.row("time", format!("{} UTC", time_of_day(time_us)))
+    tip.row("used", Bytes(bands.used()))
+        .row_if("free", pointed.map(|_| Bytes(bands.free)))
+        .row("time", format!("{} UTC", time_of_day(time_us)))
 }

@@ -36,8 +36,8 @@ pub(in crate::app::views) fn shown<'a>(cx: &ViewContext<'a>) -> Option<(&'a Samp
     match cx.shared.instant_us {
         Some(us) => sample_at(samples, us).map(|i| (&samples[i], format!("{} UTC", time_of_day(us)))),
         None => {
-            let is_running = cx.shared.live.as_ref().is_some_and(|l| !l.is_over);
-            samples.last().map(|s| (s, if is_running { "now" } else { "at the end" }.to_owned()))
+            let when = if super::running(cx).is_some() { "now" } else { "at the end" };
+            samples.last().map(|s| (s, when.to_owned()))
         }
     }
 }
@@ -50,7 +50,7 @@ pub(in crate::app::views) fn card_rows(ui: &mut Ui, cx: &ViewContext<'_>, sample
     let greatest = bands.used().max(1) as f64;
     for band in Band::ALL.into_iter().filter(|b| b.bytes(&bands) > 0) {
         let bytes = band.bytes(&bands);
-        let response = key_value(ui, band.name(), &Bytes(bytes).to_string());
+        let response = key_value(ui, band.name(), Bytes(bytes));
         let rect = row::line(ui, 12.0);
         let inner = rect.inset(16.0, 0.0, 16.0, 4.0);
         let bar = match colour(band, t) {
@@ -60,9 +60,9 @@ pub(in crate::app::views) fn card_rows(ui: &mut Ui, cx: &ViewContext<'_>, sample
         bar.paint(ui.painter(), t, inner);
         response.on_hover_text(about(band));
     }
-    key_value(ui, "free on the device", &Bytes(bands.free).to_string());
+    key_value(ui, "free on the device", Bytes(bands.free));
     if bands.skew > 0 {
-        key_value(ui, "counted twice (read a moment apart)", &Bytes(bands.skew).to_string());
+        key_value(ui, "counted twice (read a moment apart)", Bytes(bands.skew));
     }
 }
 
@@ -161,7 +161,7 @@ pub(in crate::app::views) fn instant(ui: &mut Ui, cx: &ViewContext<'_>) {
         let used = p.at(sample.time_us).and_then(|point| point.used);
         let text = used.map_or_else(|| "not recorded".to_owned(), |b| Bytes(b).to_string());
         let name = if p.command.is_empty() { &p.name } else { &p.command };
-        key_value(ui, &format!("{} {name}", p.pid), &text).on_hover_text(name);
+        key_value(ui, &format!("{} {name}", p.pid), text).on_hover_text(name);
     }
     more(ui, present.len());
     ui.add_space(16.0);

@@ -27,12 +27,11 @@ fn parts(point: &HostPoint) -> (u64, u64) {
 pub(super) fn strip(ui: &Ui, t: &Tokens, plot: &Plot, rect: Rect, process: &ProcessTrack, at_us: i64) {
     let p = ui.painter();
     let shown = process.host_at(at_us).map(parts).unwrap_or_default();
-    let pid = process.pid;
     let now = match process.host_at(at_us).and_then(|h| h.pinned) {
         Some(_) => format!("{} pinned, {} other", Bytes(shown.0), Bytes(shown.1)),
         None => format!("{}, pinned unknown without a helper", Bytes(shown.1)),
     };
-    let caption = format!("Host memory of {} {pid}: {now}", process.name);
+    let caption = format!("Host memory of {} {}: {now}", process.name, process.pid);
     let line = rect.lines(0.0, 16.0).with_min_x(plot.area.left());
     label::text_in(p, line, &caption, Type::Caption, t.text3);
     let area = plot.area.down(rect.top() + 20.0, rect.bottom() - 8.0);

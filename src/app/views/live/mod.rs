@@ -13,14 +13,14 @@ use egui::{Align, Layout, Rect, Role, Sense, Ui, UiBuilder, WidgetInfo, vec2};
 use super::{View, ViewContext, ViewInfo};
 use crate::app::jobs::Derived;
 use crate::app::platform::machine::{MachineState, look};
-use crate::app::state::{Action, Command, LiveAction, ViewKind, last_known};
+use crate::app::state::{Action, Command, LiveAction, LiveStatus, ViewKind, last_known};
 use crate::app::theme::{Tokens, Type};
 use crate::app::widgets::{Cut, Icon, PaneHeader, Push, Tip, label, legend_row, pane, row, selector};
 use layout::{Peaks, areas, nearest, sample_at};
 use paint::Plot;
 use vramscope_core::diagnose::source_limits::NOT_WATCHED;
 use vramscope_core::model::{Bands, DeviceRecording, LiveTrack};
-use vramscope_core::units::{Bytes, time_of_day};
+use vramscope_core::units::{Bytes, capital, time_of_day};
 
 pub const INFO: ViewInfo = ViewInfo {
     kind: ViewKind::Live,
@@ -76,9 +76,8 @@ impl View for LiveView {
         let name = device.name.as_deref().unwrap_or("");
         match device.capacity {
             Some(total) => {
-                let peak =
-                    device.live.as_deref().and_then(|l| l.peak).map(|(b, at)| (Bytes(b), vramscope_core::units::time_of_day(at)));
-                let peak = peak.map_or_else(String::new, |(b, at)| format!(" · peak {b} at {at} UTC"));
+                let peak = device.live.as_deref().and_then(|l| l.peak);
+                let peak = peak.map(|(b, at)| format!(" · peak {} at {} UTC", Bytes(b), time_of_day(at))).unwrap_or_default();
                 format!("{}, {name} · whole device, {}{peak}", device.id, Bytes(total))
             }
             None => name.to_owned(),
@@ -109,14 +108,10 @@ impl View for LiveView {
             }
             let mark = Push::plain("Mark").small().show(ui).on_hover_text("A line at this instant, with a few words");
             self.takes_keyboard |= mark.clicked();
-            egui::Popup::menu(&mark).close_behavior(egui::PopupCloseBehavior::CloseOnClickOutside).gap(4.0).show(|ui| {
-                self.mark_ui(ui, cx);
-            });
+            pane::open_below(&mark, |ui| self.mark_ui(ui, cx));
             let alarms = Push::plain(if live.rules == Default::default() { "Alarms" } else { "Alarms on" }).small().show(ui);
             self.takes_keyboard |= alarms.clicked();
-            egui::Popup::menu(&alarms).close_behavior(egui::PopupCloseBehavior::CloseOnClickOutside).gap(4.0).show(|ui| {
-                self.alarms_ui(ui, cx);
-            });
+            pane::open_below(&alarms, |ui| self.alarms_ui(ui, cx));
         }
     }
 
@@ -174,11 +169,30 @@ impl View for LiveView {
             ui.painter().vline(rect.left() - 0.5, rect.y_range(), egui::Stroke::new(1.0, cx.tokens.line));
             inside(ui, rect, "side", |ui| self.side(ui, cx, track, &bands, at_us));
         }
-        let is_running = cx.shared.live.as_ref().is_some_and(|l| !l.is_over && !l.is_paused);
-        if is_running {
+        if running(cx).is_some_and(|live| !live.is_paused) {
             // Samples arrive without any input event.
             ui.ctx().request_repaint_after(std::time::Duration::from_millis(100));
         }
+    }
+}
+
+/// The watch that still adds samples to this tab.
+fn running<'a>(cx: &ViewContext<'a>) -> Option<&'a LiveStatus> {
+    cx.shared.live.as_deref().filter(|live| !live.is_over)
+}
+
+/// The watch, while processes can be attached to through it.
+fn attachable<'a>(cx: &ViewContext<'a>) -> Option<&'a LiveStatus> {
+    cx.shared.live.as_deref().filter(|live| live.can_attach())
+}
+
+/// What the newest sample is called.
+fn newest(cx: &ViewContext<'_>, track: &LiveTrack, now_us: i64) -> &'static str {
+    match running(cx) {
+        _ if last_known(cx.shared.live.as_deref(), track, now_us).is_some() => "last known",
+        Some(live) if live.is_paused => "paused",
+        Some(_) => "now",
+        None => "at the end",
     }
 }
 
@@ -208,8 +222,7 @@ fn card(ui: &mut Ui, cx: &ViewContext<'_>, device: &DeviceRecording, track: &Liv
     let age = last_known(cx.shared.live.as_deref(), track, last_us);
     let trouble = age.map(|age| {
         let why = track.trouble.as_deref().unwrap_or("The driver does not answer.");
-        let first: String = age.chars().take(1).flat_map(char::to_uppercase).chain(age.chars().skip(1)).collect();
-        format!("{first}. {why}")
+        format!("{}. {why}", capital(&age))
     });
     if let Some(trouble) = &trouble {
         let rect = ui.max_rect();
@@ -247,11 +260,10 @@ impl LiveView {
     fn bands(&mut self, ui: &mut Ui, cx: &ViewContext<'_>, device: &DeviceRecording, track: &LiveTrack, at_us: i64, now_us: i64) {
         let t = cx.tokens;
         let first_us = device.samples.first().map_or(0, |s| s.time_us);
-        let is_live = cx.shared.live.as_ref().is_some_and(|l| !l.is_over);
         if std::mem::replace(&mut self.fitted, cx.shared.fitted) != cx.shared.fitted {
             self.show_all((now_us - first_us) as f64);
         }
-        let window = self.visible(first_us, now_us, is_live);
+        let window = self.visible(first_us, now_us, running(cx).is_some());
         let inner = ui.max_rect();
         let has_ends = inner.width() > 700.0;
         // In a small pane host memory is left out, so that the plot keeps its height.
@@ -267,14 +279,14 @@ impl LiveView {
         let caption = if self.window.is_none() { format!("last {shown:.0} s") } else { format!("{shown:.1} s") };
         let range = format!("y: used, 0 to {}", Bytes(plot.y.end as u64));
         PaneHeader::new("Where the bytes are").caption(&caption).show(ui, |ui| {
-            if let Some(live) = cx.shared.live.as_ref().filter(|l| !l.is_over && !l.is_remote) {
+            if let Some(live) = running(cx).filter(|live| !live.is_remote) {
                 self.rate = RATES.iter().position(|r| (*r - live.rate).abs() < 0.01).unwrap_or(2);
                 if selector(ui, "rate", &mut self.rate, &RATE_NAMES) {
                     cx.actions.send(Action::Live(LiveAction::Rate(RATES[self.rate.min(RATES.len() - 1)])));
                 }
             }
             ui.label(Type::Caption.text(&range).color(t.text3));
-            let (back, about) = match cx.shared.live.as_ref().is_some_and(|l| !l.is_over) {
+            let (back, about) = match running(cx).is_some() {
                 true => ("Now", "Follow the newest sample again"),
                 false => ("End", "All of the watch, at its end"),
             };
@@ -324,14 +336,7 @@ impl LiveView {
             && !is_in_gap
             && let Some(last) = end.and_then(|i| device.samples[i].bands(capacity))
         {
-            let is_old = last_known(cx.shared.live.as_deref(), track, now_us).is_some();
-            let caption = match (is_old, is_live) {
-                _ if is_past => "at this edge",
-                (true, _) => "last known",
-                (false, true) if cx.shared.live.as_ref().is_some_and(|l| l.is_paused) => "paused",
-                (false, true) => "now",
-                (false, false) => "at the end",
-            };
+            let caption = if is_past { "at this edge" } else { newest(cx, track, now_us) };
             paint::ends(ui, t, &plot, inner.right() - 16.0, caption, &last);
         }
     }

@@ -245,13 +245,14 @@ pub(super) fn marks(ui: &Ui, t: &Tokens, plot: &Plot, track: &LiveTrack, right: 
     let width = |text: &str| label::width(p, text, Type::Caption).min(180.0);
     let places = mark_places(&track.marks, |us| plot.x_of(us), range, width);
     let mut batch = Batch::new(p);
+    let ink = |mark: usize, other: Color32| match track.marks[mark].kind {
+        MarkKind::OutOfMemory => t.red,
+        MarkKind::Alarm => t.amber,
+        _ => other,
+    };
     for place in &places {
         let top = place.row.map_or(plot.area.top(), |r| plot.area.top() - 38.0 + r as f32 * 17.0);
-        let ink = match track.marks[place.mark].kind {
-            MarkKind::OutOfMemory => t.red,
-            MarkKind::Alarm => t.amber,
-            _ => Tokens::at(t.text3, 0.7),
-        };
+        let ink = ink(place.mark, Tokens::at(t.text3, 0.7));
         batch.vline(place.x, Rangef::new(top, plot.area.bottom()), 1.0, ink);
     }
     batch.paint(p);
@@ -259,17 +260,13 @@ pub(super) fn marks(ui: &Ui, t: &Tokens, plot: &Plot, track: &LiveTrack, right: 
         let Some(row) = place.row else { continue };
         let mark = &track.marks[place.mark];
         let y = plot.area.top() - 31.0 + row as f32 * 17.0;
-        let ink = match mark.kind {
-            MarkKind::OutOfMemory => t.red,
-            MarkKind::Alarm => t.amber,
-            _ => t.text2,
-        };
+        let ink = ink(place.mark, t.text2);
         let galley = label::elided(p, &mark.text, Type::Caption, ink, 180.0);
         let x = if place.is_left { place.x - 5.0 - galley.size().x } else { place.x + 5.0 };
         // Lines of marks with labels in the upper row cross here, so the text gets a background.
-        let under = Rect::from_min_size(pos2(x - 2.0, y - galley.size().y / 2.0), galley.size() + vec2(4.0, 0.0));
-        p.rect_filled(under, 0.0, t.s1);
-        p.galley(pos2(x, y - galley.size().y / 2.0), galley, ink);
+        let under = Align2::LEFT_CENTER.anchor_size(pos2(x, y), galley.size());
+        p.rect_filled(under.expand2(vec2(2.0, 0.0)), 0.0, t.s1);
+        p.galley(under.min, galley, ink);
     }
     places
 }

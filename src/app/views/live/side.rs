@@ -2,8 +2,8 @@
 
 use egui::{Sense, Ui, vec2};
 
-use super::LiveView;
 use super::table::{may_be_python, only_split};
+use super::{LiveView, attachable, running};
 use crate::app::state::{Action, LiveAction};
 use crate::app::theme::Type;
 use crate::app::views::ViewContext;
@@ -30,41 +30,29 @@ const HISTORY: u32 = 100_000;
 impl LiveView {
     pub(super) fn side(&mut self, ui: &mut Ui, cx: &ViewContext<'_>, track: &LiveTrack, bands: &Bands, at_us: i64) {
         let t = cx.tokens;
-        let chosen = self
-            .selected
-            .and_then(|(pid, started)| track.processes.iter().find(|p| p.pid == pid && p.started == started))
-            .or_else(|| {
-                track
-                    .processes
-                    .iter()
-                    .filter(|p| p.at(at_us).is_some())
-                    // Prefer a process that may be PyTorch to a larger one that cannot be attached to.
-                    .max_by_key(|p| {
-                        let point = p.at(at_us);
-                        let tells = p.has_helper || point.is_some_and(|x| x.torch.is_some());
-                        (tells, may_be_python(p), point.and_then(|x| x.used))
-                    })
-            });
-        let title = chosen.map_or_else(
-            || "No process".to_owned(),
-            |p| {
-                let can_attach = cx.shared.live.as_ref().is_some_and(|l| l.can_attach()) && track.trouble.is_none();
-                let verb = match (p.has_helper, can_attach) {
-                    (_, false) => "Process",
-                    (false, true) if !may_be_python(p) => "Process",
-                    (true, true) => "Attached to",
-                    (false, true) => "Attach to",
-                };
-                format!("{verb} {}", p.pid)
-            },
-        );
+        // Prefer a process that may be PyTorch to a larger one that cannot be attached to.
+        let worth = |p: &&ProcessTrack| {
+            let point = p.at(at_us);
+            let tells = p.has_helper || point.is_some_and(|x| x.torch.is_some());
+            (tells, may_be_python(p), point.and_then(|x| x.used))
+        };
+        let selected = track.processes.iter().find(|p| self.selected == Some((p.pid, p.started)));
+        let present = || track.processes.iter().filter(|p| p.at(at_us).is_some());
+        let chosen = selected.or_else(|| present().max_by_key(worth));
+        let can_attach = attachable(cx).is_some();
+        let verb = |p: &ProcessTrack| match (p.has_helper, can_attach && track.trouble.is_none()) {
+            (_, false) => "Process",
+            (false, true) if !may_be_python(p) => "Process",
+            (true, true) => "Attached to",
+            (false, true) => "Attach to",
+        };
+        let title = chosen.map_or("No process".to_owned(), |p| format!("{} {}", verb(p), p.pid));
         let caption = chosen.map_or("", |p| p.command.as_str());
         PaneHeader::new(&title).caption(caption).show(ui, |_| {});
         egui::ScrollArea::vertical().id_salt("live side").auto_shrink(false).show(ui, |ui| {
             if let Some(process) = chosen {
-                let is_asked = cx.shared.live.as_ref().is_some_and(|l| l.can_attach());
                 match &track.trouble {
-                    Some(_) if is_asked => pane::padded(ui, |ui| {
+                    Some(_) if can_attach => pane::padded(ui, |ui| {
                         ui.add_space(12.0);
                         let sentence = "The device does not answer. Whether this process still runs on it is not known, and it \
                             can be attached to when the device is back.";
@@ -72,10 +60,10 @@ impl LiveView {
                     }),
                     _ => self.ways_in(ui, cx, process),
                 }
-                let when = match (cx.shared.instant_us, cx.shared.live.as_ref().is_some_and(|l| !l.is_over)) {
+                let when = match (cx.shared.instant_us, running(cx)) {
                     (Some(_), _) => "at the cursor",
-                    (None, true) => "now",
-                    (None, false) => "at the end",
+                    (None, Some(_)) => "now",
+                    (None, None) => "at the end",
                 };
                 let shown = only_split(track, bands, at_us).then_some(bands.outside);
                 outside(ui, when, process, shown, at_us, cx.tokens.text2);
@@ -107,10 +95,10 @@ impl LiveView {
                         format!("{:.1} a second", cost.hz)
                     };
                     let value = format!("{:.0}{NBSP}µs, {rate}{slowed}", cost.mean_us);
-                    key_value(ui, &cost.call, &value);
+                    key_value(ui, &cost.call, value);
                 }
                 if let Some(cpu) = track.sampler_cpu {
-                    key_value(ui, "sampling thread", &format!("{:.2}{NBSP}% of a core", cpu * 100.0));
+                    key_value(ui, "sampling thread", format!("{:.2}{NBSP}% of a core", cpu * 100.0));
                 }
             }
             ui.add_space(16.0);
@@ -119,72 +107,60 @@ impl LiveView {
 
     fn ways_in(&mut self, ui: &mut Ui, cx: &ViewContext<'_>, process: &ProcessTrack) {
         let t = cx.tokens;
-        let live = cx.shared.live.as_deref();
+        let Some(live) = attachable(cx) else {
+            ui.add_space(12.0);
+            let sentence = if process.has_helper || process.points.iter().any(|p| p.torch.is_some()) {
+                "Recorded with the helper: allocated and cached are PyTorch's own figures."
+            } else {
+                "Recorded from NVML alone: bytes of the whole process."
+            };
+            pane::note(ui, sentence, Type::Body, t.text2);
+            return;
+        };
         let waits_for_torch = process.has_helper && !process.has_torch();
-        if process.has_helper && !waits_for_torch && live.is_some_and(|l| l.can_attach()) {
+        if process.has_helper && !waits_for_torch {
             pane::padded(ui, |ui| {
                 ui.add_space(12.0);
                 ui.horizontal_wrapped(|ui| {
                     ui.spacing_mut().item_spacing = vec2(8.0, 8.0);
                     let pid = process.pid;
-                    let ask = |request| cx.actions.send(Action::Live(LiveAction::Ask(pid, request)));
-                    if Push::primary("Snapshot now")
-                        .show(ui)
-                        .on_hover_text("Dumps the allocator's state and opens it here")
-                        .clicked()
-                    {
-                        ask(Request::Snapshot);
-                    }
-                    if Push::outlined("Update blocks")
-                        .show(ui)
-                        .on_hover_text("Segments and blocks for the segment map, without traces")
-                        .clicked()
-                    {
-                        ask(Request::Blocks);
-                    }
-                    let is_on = live.is_some_and(|l| l.helpers.contains(&(pid, true)));
-                    let text = if is_on { "Stop history" } else { "Record history" };
-                    if Push::outlined(text)
-                        .show(ui)
-                        .on_hover_text("Allocations with Python stacks, the newest 100,000 events: about 2 µs each")
-                        .clicked()
-                    {
-                        ask(Request::History { on: !is_on, max_entries: HISTORY });
-                    }
-                    if Push::outlined("Snapshot at OOM")
-                        .show(ui)
-                        .on_hover_text("Writes a snapshot the next time a request fails, once, and opens it")
-                        .clicked()
-                    {
-                        ask(Request::SnapshotAtOom(true));
+                    let is_on = live.helpers.contains(&(pid, true));
+                    let history = if is_on { "Stop history" } else { "Record history" };
+                    for (button, about, request) in [
+                        (Push::primary("Snapshot now"), "Dumps the allocator's state and opens it here", Request::Snapshot),
+                        (
+                            Push::outlined("Update blocks"),
+                            "Segments and blocks for the segment map, without traces",
+                            Request::Blocks,
+                        ),
+                        (
+                            Push::outlined(history),
+                            "Allocations with Python stacks, the newest 100,000 events: about 2 µs each",
+                            Request::History { on: !is_on, max_entries: HISTORY },
+                        ),
+                        (
+                            Push::outlined("Snapshot at OOM"),
+                            "Writes a snapshot the next time a request fails, once, and opens it",
+                            Request::SnapshotAtOom(true),
+                        ),
+                    ] {
+                        if button.show(ui).on_hover_text(about).clicked() {
+                            cx.actions.send(Action::Live(LiveAction::Ask(pid, request)));
+                        }
                     }
                 });
                 ui.add_space(4.0);
             });
         }
-        let survey = live.and_then(|l| l.survey.as_ref()).filter(|s| s.pid == process.pid).cloned();
-        let is_surveyed = survey.is_some();
-        let survey = survey.unwrap_or_else(|| Survey { pid: process.pid, ..Survey::default() });
-        let is_known = is_surveyed || process.has_helper;
-        if !is_known && live.is_some_and(|l| l.can_attach()) {
+        let survey = live.survey.as_ref().filter(|s| s.pid == process.pid).cloned();
+        if survey.is_none() && !process.has_helper {
             // The watching thread reads a few small files; the answer arrives within a frame or two.
-            if live.is_some_and(|l| l.surveying != Some(process.pid)) {
+            if live.surveying != Some(process.pid) {
                 cx.actions.send(Action::Live(LiveAction::Look(process.pid)));
             }
             return;
         }
-        if live.is_none_or(|l| !l.can_attach()) {
-            pane::padded(ui, |ui| {
-                ui.add_space(12.0);
-                let sentence = if process.has_helper || process.points.iter().any(|p| p.torch.is_some()) {
-                    "Recorded with the helper: allocated and cached are PyTorch's own figures."
-                } else {
-                    "Recorded from NVML alone: bytes of the whole process."
-                };
-                label::paragraph(ui, sentence, Type::Body, t.text2);
-            });
-            return;
-        }
+        let survey = survey.unwrap_or_else(|| Survey { pid: process.pid, ..Survey::default() });
         // Only Python programs get lines of Python. When the process cannot be examined from here, all ways to attach are shown
         // with their obstacles.
         let is_unseen = survey.command.is_empty() && survey.obstacle.is_some();
@@ -206,16 +182,12 @@ impl LiveView {
             rung_ui(ui, cx, process.pid, rung);
         }
         if rungs == 1 {
-            pane::padded(ui, |ui| {
-                ui.add_space(8.0);
-                label::paragraph(ui, "This process is no Python: there is no PyTorch in it to ask.", Type::Body, t.text2);
-            });
+            ui.add_space(8.0);
+            pane::note(ui, "This process is no Python: there is no PyTorch in it to ask.", Type::Body, t.text2);
         }
-        if let Some(busy) = live.and_then(|l| l.busy.as_deref()) {
-            pane::padded(ui, |ui| {
-                ui.add_space(8.0);
-                label::paragraph(ui, busy, Type::Body, t.text3);
-            });
+        if let Some(busy) = &live.busy {
+            ui.add_space(8.0);
+            pane::note(ui, busy, Type::Body, t.text3);
         }
     }
 
@@ -318,7 +290,7 @@ fn outside(ui: &mut Ui, when: &str, process: &ProcessTrack, shown: Option<u64>, 
     let figure = |p: &vramscope_core::model::ProcessPoint| Some(p.used?.saturating_sub(p.torch?.reserved));
     let Some(now) = process.at(at_us).and_then(figure) else { return };
     pane::section(ui, &format!("Outside PyTorch, process {}", process.pid), "", false);
-    key_value(ui, when, &Bytes(shown.unwrap_or(now)).to_string());
+    key_value(ui, when, Bytes(shown.unwrap_or(now)));
     // Examines a limited number of samples, because the screen shows the last minutes.
     let points = &process.points[..process.points.partition_point(|p| p.time_us <= at_us)];
     let recent = &points[points.len().saturating_sub(4000)..];
@@ -326,16 +298,16 @@ fn outside(ui: &mut Ui, when: &str, process: &ProcessTrack, shown: Option<u64>, 
     // The driver and PyTorch are not read at the same instant. A jump that is gone in the next sample is ignored.
     let step = series.windows(3).map(|w| (w[1].min(w[2]).saturating_sub(w[0]), w[0])).max().filter(|s| s.0 >= 32 << 20);
     if let Some((grown, before)) = step {
-        key_value(ui, "before its largest step", &Bytes(before).to_string());
-        key_value(ui, "grew in one step by", &Bytes(grown).to_string());
+        key_value(ui, "before its largest step", Bytes(before));
+        key_value(ui, "grew in one step by", Bytes(grown));
     }
     if let Some((peak, at)) = process.peak {
-        key_value(ui, "peak, NVML", &format!("{} at {}", Bytes(peak), time_of_day(at)));
+        key_value(ui, "peak, NVML", format!("{} at {}", Bytes(peak), time_of_day(at)));
     }
     if let Some(torch) = process.at(at_us).and_then(|p| p.torch) {
         let peak = process.torch_peak.map_or(torch.allocated_peak, |peaks| peaks.0);
-        key_value(ui, "peak allocated", &Bytes(peak).to_string());
-        key_value(ui, "retries, out of memory", &format!("{}, {}", count(torch.retries), count(torch.ooms)));
+        key_value(ui, "peak allocated", Bytes(peak));
+        key_value(ui, "retries, out of memory", format!("{}, {}", count(torch.retries), count(torch.ooms)));
     }
     pane::padded(ui, |ui| {
         ui.add_space(6.0);
@@ -350,7 +322,7 @@ fn gauges(ui: &mut Ui, track: &LiveTrack, at_us: i64, ink: egui::Color32) {
     let gauge = at.checked_sub(1).and_then(|i| track.gauges.get(i)).copied().unwrap_or_default();
     let mut row = |name: &str, value: Option<String>| {
         if let Some(value) = value {
-            key_value(ui, name, &value);
+            key_value(ui, name, value);
         }
     };
     row("busy", gauge.busy.map(|v| format!("{v}{NBSP}%")));
@@ -373,6 +345,6 @@ fn gauges(ui: &mut Ui, track: &LiveTrack, at_us: i64, ink: egui::Color32) {
     }
     // The value is longer than the column, so it gets its own line.
     for (_, value) in track.facts.iter().filter(|f| f.0 == "UUID") {
-        pane::padded(ui, |ui| label::paragraph(ui, value, Type::Mono, ink));
+        pane::note(ui, value, Type::Mono, ink);
     }
 }

@@ -1,14 +1,15 @@
 //! The table of processes at the cursor, with figures of the driver and of PyTorch.
 
-use egui::{Align, Color32, Layout, Ui, UiBuilder};
+use egui::{Color32, Ui};
 
 use super::LiveView;
 use super::layout::Band;
 use super::paint::colour;
+use super::{attachable, newest, running};
 use crate::app::state::{Action, LiveAction};
 use crate::app::theme::{Tokens, Type};
 use crate::app::views::ViewContext;
-use crate::app::widgets::{Bar, Cell, Column, PaneHeader, Push, Table, Width, label};
+use crate::app::widgets::{Bar, Cell, Column, PaneHeader, Push, Table, Width, label, pane};
 use vramscope_core::model::{Bands, HelperState, LiveTrack, ProcessTrack};
 use vramscope_core::units::{Bytes, SizeColumn, time_of_day};
 use vramscope_live::live::attach::looks_like_python;
@@ -78,15 +79,10 @@ impl LiveView {
         // Processes with PyTorch figures come first. The others are sorted by peak, because present sizes would reorder rows at
         // every sample.
         present.sort_by_key(|(_, p)| std::cmp::Reverse((p.at(time_us).is_some_and(|x| x.torch.is_some()), p.peak.map(|b| b.0))));
-        let is_live = cx.shared.live.as_ref().is_some_and(|l| !l.is_over);
-        let caption = match (cx.shared.instant_us, is_live) {
+        let caption = match (cx.shared.instant_us, running(cx)) {
             (Some(_), _) => "at the cursor",
-            (None, true) if crate::app::state::live_status::last_known(cx.shared.live.as_deref(), track, time_us).is_some() => {
-                "last known"
-            }
-            (None, true) if cx.shared.live.as_ref().is_some_and(|l| l.is_paused) => "paused",
-            (None, true) => "now",
-            (None, false) => "at the end",
+            (None, Some(_)) => newest(cx, track, time_us),
+            (None, None) => "at the end",
         };
         let caption = match track.unlisted_us.filter(|since| *since <= time_us) {
             Some(since) => {
@@ -95,7 +91,7 @@ impl LiveView {
             None => format!("{caption} · {} on this device", present.len()),
         };
         PaneHeader::new("Processes").caption(&caption).show(ui, |_| {});
-        let can_attach = cx.shared.live.as_ref().is_some_and(|l| l.can_attach()) && track.trouble.is_none();
+        let can_attach = attachable(cx).is_some() && track.trouble.is_none();
         let mut lines: Vec<Line<'_>> = present
             .iter()
             .filter_map(|(i, p)| process_line(t, (*i, p), bands, only_split(track, bands, time_us), time_us, can_attach))
@@ -146,8 +142,7 @@ impl LiveView {
             }
             let Some((index, process)) = line.process else { continue };
             if let Some(place) = out.cell(rect, SOURCE).filter(|_| line.source.is_none()) {
-                let layout = Layout::right_to_left(Align::Center);
-                let mut child = ui.new_child(UiBuilder::new().id_salt(("attach", index)).max_rect(place).layout(layout));
+                let mut child = pane::child_from_right(ui, place, ("attach", index));
                 if Push::outlined("Attach").small().show(&mut child).clicked() {
                     self.selected = of(line);
                     cx.actions.send(Action::Live(LiveAction::Attach(process.pid)));

@@ -20,7 +20,7 @@ use crate::app::state::{Action, ColourBy, ViewKind};
 use crate::app::theme::Type;
 use crate::app::theme::visuals::{PAD_PANE, PAD_ROW};
 use crate::app::widgets::pane::inside;
-use crate::app::widgets::{PaneHeader, label, link_with, padded, recorded_by, rule, segmented, select};
+use crate::app::widgets::{PaneHeader, label, link_with, padded, pane, recorded_by, rule, segmented, select};
 use found::{Found, Whole};
 use layout::{Folds, LINKS, Row};
 use tables::{Columns, square};
@@ -218,7 +218,7 @@ impl Memory {
         });
         if found.is_none() {
             ui.add_space(12.0);
-            padded(ui, |ui| label::paragraph(ui, "Finding what each block is for\u{2026}", Type::Body, cx.tokens.text3));
+            pane::note(ui, "Finding what each block is for\u{2026}", Type::Body, cx.tokens.text3);
             ui.add_space(12.0);
         }
         found
@@ -299,7 +299,7 @@ impl Memory {
             }
         }
         if rows.is_empty() {
-            padded(ui, |ui| label::paragraph(ui, "Nothing is held here.", Type::Body, t.text3));
+            pane::note(ui, "Nothing is held here.", Type::Body, t.text3);
         }
         // For a snapshot the limit above already says this.
         if !found.has_stacks && found.limit.is_none() {
@@ -338,7 +338,7 @@ impl Memory {
             let key = (which.clone(), Identity::of(roles));
             let work = move |_: &_| Some(OwnBlocks::of(&data.recording, data.device(), &data.tables, &data.names, &held, which));
             let shown = derived.get(cx.jobs, "blocks of a row", &key, work);
-            shown.value.filter(|_| shown.is_fresh)
+            shown.fresh()
         };
         let over = over.and_then(|which| blocks(&mut self.hovered, which));
         if cx.shared.hover_own != over {

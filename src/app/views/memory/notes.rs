@@ -9,7 +9,7 @@ use crate::app::state::{Action, Command};
 use crate::app::theme::Type;
 use crate::app::theme::visuals::{PAD_PANE, PAD_ROW};
 use crate::app::views::plan_link::plan_link;
-use crate::app::widgets::{Cut, Icon, anchor, label, link_with, padded, record_links, recorded_by, row, rule, told_at};
+use crate::app::widgets::{Cut, Icon, anchor, label, link_with, padded, pane, record_links, recorded_by, row, rule, told_at};
 use vramscope_core::diagnose::findings::Finding;
 use vramscope_core::diagnose::limits::{NO_GPU_MEMORY, RECORD};
 use vramscope_core::units::{Bytes, NBSP};
@@ -60,7 +60,7 @@ pub(super) fn sentence(ui: &mut Ui, cx: &ViewContext<'_>, found: &Found, when: &
         label::paragraph(ui, &found.lead(), Type::Lead, t.text1);
         if let Some(finding) = below {
             let link = row::line(ui, FINDINGS_LINK).inset(0.0, 4.0, 0.0, 0.0);
-            let mut link = ui.new_child(egui::UiBuilder::new().max_rect(link).id_salt("first finding"));
+            let mut link = pane::child(ui, link, "first finding");
             let saves = finding.saving.filter(|s| !s.is_nothing()).map(|s| format!(", \u{2212}{}", s.texts()[2]));
             let saves = saves.unwrap_or_default();
             let title = &finding.title;
@@ -119,8 +119,7 @@ pub(super) fn recording(ui: &mut Ui, cx: &ViewContext<'_>, found: &Found, whole:
     egui::Frame::NONE.inner_margin(egui::Margin { left: 16, right: 12, top: 7, bottom: 8 }).show(ui, |ui| {
         let head = row::line(ui, 16.0);
         label::text_in(ui.painter(), head, "Recording", Type::Caption, t.text3);
-        let right = egui::Layout::right_to_left(egui::Align::Center);
-        let mut beside = ui.new_child(egui::UiBuilder::new().max_rect(head).layout(right).id_salt("contents"));
+        let mut beside = pane::child_from_right(ui, head, "contents");
         if link_with(&mut beside, "Contents", Type::Caption, None).clicked() {
             cx.actions.run(Command::Show(ViewKind::Contents));
         }

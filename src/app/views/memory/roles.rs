@@ -1,6 +1,6 @@
 //! The bar and the table by role.
 
-use egui::{Color32, Rect, Sense, Ui, WidgetInfo, vec2};
+use egui::{Color32, Rect, Sense, Ui};
 
 use super::ViewContext;
 use super::layout;
@@ -12,7 +12,7 @@ use crate::app::state::{Action, ColourBy};
 use crate::app::theme::visuals::{PAD_PANE, PAD_ROW, ROW_DENSE};
 use crate::app::theme::{Tokens, Type};
 use crate::app::views::block_name::{paint_role, role_width};
-use crate::app::widgets::{Batch, Cut, ListRow, Tip, label};
+use crate::app::widgets::{Batch, Cut, ListRow, Tip, label, row};
 use vramscope_core::anatomy::{Composition, Role, Which};
 use vramscope_core::tables::NO_EVENT;
 use vramscope_core::units::{Bytes, count, counted};
@@ -20,17 +20,14 @@ use vramscope_core::units::{Bytes, count, counted};
 /// Draws bar and table. Returns the role under the pointer.
 pub(super) fn roles(ui: &mut Ui, cx: &ViewContext<'_>, held: &Composition, rows: &[RoleRow]) -> Option<Role> {
     let t = cx.tokens;
-    let width = ui.available_width();
-    let (bar, response) = ui.allocate_exact_size(vec2(width, BAR), Sense::hover());
-    response.widget_info(|| WidgetInfo::labeled(egui::Role::Image, true, "Memory by role"));
-    let bar = bar.inset(PAD_PANE, 0.0, PAD_ROW, 0.0);
+
+    let bar = row::told(ui, BAR, egui::Role::Image, || "Memory by role").0.inset(PAD_PANE, 0.0, PAD_ROW, 0.0);
     let spans = layout::bar(&rows.iter().map(|r| r.bytes).collect::<Vec<_>>(), bar.width());
     let by_role = cx.shared.colour_by == ColourBy::Role;
     let focus = if by_role { cx.shared.focus_classes.as_slice() } else { &[] };
     let mut hovered = None;
     ui.add_space(8.0);
-    let (head, _) = ui.allocate_exact_size(vec2(width, 18.0), Sense::hover());
-    let columns = Columns::of(head);
+    let columns = Columns::of(row::line(ui, 18.0));
     label::text_in(ui.painter(), columns.inner, "Role", Type::Column, t.text3);
     let unit = layout::unit(held.bytes);
     columns.captions(ui, &[unit, "share, %"]);
@@ -39,7 +36,7 @@ pub(super) fn roles(ui: &mut Ui, cx: &ViewContext<'_>, held: &Composition, rows:
         let is_chosen = focus == [class];
         let mut part = None;
         if let Some((from, to)) = *span {
-            let place = Rect::from_x_y_ranges(bar.left() + from..=bar.left() + to, bar.y_range());
+            let place = bar.cell(from, to);
             let response = ui.interact(place, ui.scope_id().with(("role of the bar", row.name)), Sense::click());
             part = Some((place, response));
         }
@@ -60,7 +57,7 @@ pub(super) fn roles(ui: &mut Ui, cx: &ViewContext<'_>, held: &Composition, rows:
         role_row(ui, response.rect, row, ink);
         let tip = Tip::new(row.name)
             .swatch(role_paint(row.role).colour(t))
-            .row("bytes", Bytes(row.bytes).to_string())
+            .row("bytes", Bytes(row.bytes))
             .row("share", format!("{} %", row.share))
             .row("blocks", count(row.count))
             .note(about(row));
@@ -85,8 +82,7 @@ pub(super) fn roles(ui: &mut Ui, cx: &ViewContext<'_>, held: &Composition, rows:
             }
         }
     }
-    let (last, response) = ui.allocate_exact_size(vec2(width, 22.0), Sense::hover());
-    response.widget_info(|| WidgetInfo::labeled(egui::Role::Label, true, format!("{} {unit} in all", layout::whole(held))));
+    let (last, _) = row::told(ui, 22.0, egui::Role::Label, || format!("{} {unit} in all", layout::whole(held)));
     let columns = Columns::of(last);
     ui.painter().hline(columns.inner.x_range(), last.top() + 0.5, egui::Stroke::new(1.0, t.line));
     let share = label::text_in_right(ui.painter(), columns.at(1), "100.0", Type::Mono, t.text3);

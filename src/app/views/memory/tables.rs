@@ -49,7 +49,7 @@ pub(super) fn row(ui: &mut Ui, cx: &ViewContext<'_>, row: &Row, whole: u64) -> (
         tip = tip.row(if row.roles.contains(',') { "roles" } else { "role" }, row.roles.clone());
     }
     let tip = tip
-        .row("bytes", Bytes(row.bytes).to_string())
+        .row("bytes", Bytes(row.bytes))
         .row("share", format!("{share} %"))
         .row("blocks", if row.count == 0 { "not recorded".to_owned() } else { blocks });
     let click = if row.which.is_some() { "Click shows it in the inspector and dims all other blocks." } else { "" };

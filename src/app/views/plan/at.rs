@@ -1,6 +1,6 @@
 //! The right column: the chosen size by role, and the code of the chosen change.
 
-use egui::{Align, Layout, Rect, ScrollArea, Sense, Ui, UiBuilder, pos2, vec2};
+use egui::{ScrollArea, Sense, Ui, vec2};
 
 use super::ViewContext;
 use super::layout::slope;
@@ -10,11 +10,13 @@ use crate::app::data::colours::role_paint;
 use crate::app::state::{Action, PlannedRun};
 use crate::app::theme::{Tokens, Type};
 use crate::app::views::block_name::paint_role;
-use crate::app::widgets::{Batch, CodeWell, Column, Cut, Push, Swatch, Table, Width, label, padded, row, section, segmented};
+use crate::app::widgets::{
+    Batch, CodeWell, Column, Cut, PaneHeader, Push, Swatch, Table, Width, label, padded, pane, row, section, segmented,
+};
 use vramscope_core::anatomy::Role;
 use vramscope_core::plan::Predicted;
 use vramscope_core::plan::names::is_batch;
-use vramscope_core::units::{Bytes, MEBIBYTE, SizeColumn, counted};
+use vramscope_core::units::{Bytes, MEBIBYTE, SizeColumn, capital, counted};
 
 const LIBRARIES: [&str; 3] = ["PyTorch", "HF Trainer", "Lightning"];
 
@@ -45,28 +47,23 @@ pub(super) fn roles_of<'a>(all: impl Iterator<Item = &'a Predicted>) -> Vec<Role
 impl PlanView {
     /// Opens the planned run at the chosen size, with the changes of the selected row.
     pub(super) fn open_run(&self, cx: &ViewContext<'_>, scene: &Scene) {
-        let (changes, conf) = match scene.rows.get(scene.selected).map(|r| &r.kind) {
-            Some(Kind::Changes(changes, conf)) if self.row.is_some() => (changes.clone(), conf.clone()),
-            Some(Kind::Setting(conf)) if self.row.is_some() => (String::new(), conf.clone()),
-            _ => (String::new(), scene.own.clone()),
-        };
+        let (changes, conf) = self.chosen_row(scene).and_then(|row| row.kind.run()).unwrap_or(("", &scene.own));
         cx.actions.send(Action::OpenPlanned(Box::new(PlannedRun {
             plan: std::sync::Arc::clone(&scene.plan),
-            title: match changes.as_str() {
+            title: match changes {
                 "" if conf != scene.own => format!("Plan: {}, {conf}", scene.named(scene.chosen)),
                 "" => format!("Plan: {}", scene.named(scene.chosen)),
                 changes => format!("Plan: {}, {}", scene.named(scene.chosen), changes.replace('+', " and ").replace('_', " ")),
             },
             size: scene.size(scene.chosen),
-            changes,
-            setting: super::runs::setting(&scene.plan, &conf, Some(scene.limit)),
+            changes: changes.to_owned(),
+            setting: super::runs::setting(&scene.plan, conf, Some(scene.limit)),
         })));
     }
 
     /// The row that the user chose, unless it is the recorded program itself.
     pub(super) fn chosen_row<'a>(&self, scene: &'a Scene) -> Option<&'a Row> {
-        let changes = |row: &&Row| self.row.is_some() && matches!(row.kind, Kind::Changes(..) | Kind::Setting(_));
-        scene.rows.get(scene.selected).filter(changes)
+        scene.rows.get(scene.selected).filter(|row| self.row.is_some() && row.kind.run().is_some())
     }
 
     pub(super) fn open_button(&self, ui: &mut Ui, cx: &ViewContext<'_>, scene: &Scene) {
@@ -85,7 +82,7 @@ impl PlanView {
         let t = cx.tokens;
         let Some(point) = &scene.at_row else {
             ui.add_space(14.0);
-            padded(ui, |ui| label::paragraph(ui, "Running this size on the model\u{2026}", Type::Body, t.text3));
+            pane::note(ui, "Running this size on the model\u{2026}", Type::Body, t.text3);
             return;
         };
         let shown = &point.capped;
@@ -193,23 +190,16 @@ impl PlanView {
         let peak = row.figures.as_ref().map_or(String::new(), |f| Bytes(f.peak).to_string());
         section(ui, &head, &peak, false);
         padded(ui, |ui| {
-            let (title, kind) = match row.kind {
-                Kind::Setting(_) => (row.title.clone(), Type::MonoStrong),
-                _ => (vramscope_core::units::capital(&row.title), Type::Strong),
+            match row.is_setting() {
+                true => label::paragraph(ui, &row.title, Type::MonoStrong, t.text1),
+                false => label::paragraph(ui, &capital(&row.title), Type::Strong, t.text1),
             };
-            label::paragraph(ui, &title, kind, t.text1);
-            if let Some(figures) = &row.figures {
-                let words = match &figures.outcome {
-                    Outcome::Useless(why) => format!("It does nothing here: {why}."),
-                    _ if figures.cost.is_empty() => String::new(),
-                    _ => format!("It costs: {}.", figures.costs(|n| Bytes(n).to_string())),
-                };
-                if !words.is_empty() {
-                    label::paragraph(ui, &words, Type::Body, t.text2);
-                }
+            let costs = row.known().filter(|f| !f.cost.is_empty()).map(|f| f.costs(|n| Bytes(n).to_string()));
+            let useless = row.useless().map(|why| format!("It does nothing here: {why}."));
+            if let Some(words) = useless.or(costs.map(|costs| format!("It costs: {costs}."))) {
+                label::paragraph(ui, &words, Type::Body, t.text2);
             }
-            let is_useless = row.figures.as_ref().is_some_and(|f| matches!(f.outcome, Outcome::Useless(_)));
-            if code[0].is_empty() || is_useless {
+            if code[0].is_empty() || row.useless().is_some() {
                 if row.kind == Kind::Own {
                     let words = if scene.own.is_empty() { "PyTorch's default settings" } else { scene.own.as_str() };
                     label::paragraph(ui, words, Type::Body, t.text2);
@@ -218,11 +208,12 @@ impl PlanView {
                 return;
             }
             ui.add_space(8.0);
-            if !matches!(row.kind, Kind::Setting(_)) {
+            let mut at = 0;
+            if !row.is_setting() {
                 segmented(ui, "Library", &mut self.library, &LIBRARIES);
                 ui.add_space(8.0);
+                at = self.library.min(2);
             }
-            let at = if matches!(row.kind, Kind::Setting(_)) { 0 } else { self.library.min(2) };
             CodeWell::new(code[at]).python().copy(true).show(ui);
         });
         ui.add_space(12.0);
@@ -231,7 +222,7 @@ impl PlanView {
     pub(super) fn right(&mut self, ui: &mut Ui, cx: &ViewContext<'_>, scene: &Scene) {
         let named = scene.named(scene.chosen);
         let title = if scene.knows { format!("At {named}") } else { "This run".to_owned() };
-        crate::app::widgets::pane::PaneHeader::new(&title)
+        PaneHeader::new(&title)
             .caption(match &scene.at_row {
                 Some(point) if point.capped.oom => "without the limit",
                 _ if scene.recorded.contains(&scene.chosen) => "recorded",
@@ -247,25 +238,13 @@ impl PlanView {
 
     /// In a one-column layout, roles and code are side by side.
     pub(super) fn right_across(&mut self, ui: &mut Ui, cx: &ViewContext<'_>, scene: &Scene) {
-        let area = ui.available_rect_before_wrap();
         ScrollArea::vertical().id_salt("plan across").auto_shrink(false).show(ui, |ui| {
             ui.spacing_mut().item_spacing = vec2(0.0, 0.0);
-            let half = (area.width() / 2.0).floor();
-            let top = ui.cursor().min;
-            let mut bottom = top.y;
-            for i in 0..2 {
-                let place = Rect::from_min_size(top + vec2(half * i as f32, 0.0), vec2(half, 2000.0));
-                let layout = Layout::top_down(Align::Min);
-                let mut child = ui.new_child(UiBuilder::new().id_salt(("across", i)).max_rect(place).layout(layout));
-                child.spacing_mut().item_spacing = vec2(0.0, 0.0);
-                if i == 0 {
-                    self.roles(&mut child, cx, scene)
-                } else {
-                    self.code(&mut child, cx, scene)
-                }
-                bottom = bottom.max(child.min_rect().bottom());
-            }
-            ui.allocate_rect(Rect::from_min_max(top, pos2(top.x + area.width(), bottom + 8.0)), Sense::hover());
+            ui.columns_const(|[roles, code]: &mut [Ui; 2]| {
+                self.roles(roles, cx, scene);
+                self.code(code, cx, scene);
+            });
+            ui.add_space(8.0);
         });
     }
 }

@@ -43,7 +43,7 @@ struct Parts {
 fn parts(area: Rect) -> Parts {
     let margin = if area.width() >= 620.0 { MARGIN } else { 92.0 };
     let (left, right) = (area.left() + GUTTER, area.right() - margin);
-    let strip = |top: f32, height: f32| Rect::from_min_max(pos2(left, top), pos2(right, top + height));
+    let strip = |top: f32, height: f32| area.across(left, right).down(top, top + height);
     // The outcomes take 16 with 10 above, the slider 36 with 4 above. The roles go below when there is room.
     let rest = area.height() - 18.0 - 26.0 - 42.0;
     let roles = if rest >= LEAST_REST { (rest * 0.34).round() } else { 0.0 };
@@ -99,13 +99,11 @@ impl PlanView {
     /// Draws the curve of peaks. Returns the top of its scale in bytes.
     fn peak_chart(&mut self, ui: &mut Ui, cx: &ViewContext<'_>, scene: &Scene, rect: Rect, x: &Scale) -> f64 {
         let t = cx.tokens;
-        let known = |f: &dyn Fn(&super::runs::Point) -> u64| -> Vec<(f64, f64)> {
-            scene.points.iter().map(|(v, p)| (*v as f64, f(p) as f64)).collect()
-        };
-        let free = known(&|p| p.free.peak_reserved_bytes);
-        let of_row = scene.plotted.iter().map(|p| p.1);
-        let most =
-            scene.points.iter().map(|(_, p)| p.free.span[1].max(p.free.peak_reserved_bytes)).chain(of_row).max().unwrap_or(0);
+        let free = scene.curve(|p| p.free.peak_reserved_bytes);
+        let allocated = scene.curve(|p| p.free.peak_allocated_bytes);
+        let low = scene.curve(|p| p.free.span[0].min(p.free.peak_reserved_bytes));
+        let high = scene.curve(|p| p.free.span[1].max(p.free.peak_reserved_bytes));
+        let most = high.iter().chain(&scene.plotted).map(|p| p.1 as u64).max().unwrap_or(0);
         let limit = scene.limit;
         // A limit far above all curves is left out, because it would flatten them.
         let shows_limit = limit < most.saturating_mul(3);
@@ -113,27 +111,20 @@ impl PlanView {
         let y = Scale::vertical(0.0, greatest, rect.y_range());
         let p = ui.painter().clone();
         byte_scale(&p, t, rect, &y, rect.left() - GUTTER + 12.0, "Peak");
-        let allocated = known(&|p| p.free.peak_allocated_bytes);
         let mut batch = Batch::new(&p).hatch_origin(rect.min);
         let columns = columns_of(&batch, rect);
         let at = |points: &[(f64, f64)], px: f32| between(points, x.value(px)).map(|v| y.at(v));
         let fill: Vec<Option<PixelColumn>> = columns.iter().map(|&px| at(&allocated, px).map(PixelColumn::level)).collect();
         batch.fill_under(&fill, rect.left(), rect.bottom(), Tokens::over(t.slot(0), t.s1, 0.18));
-        let free_columns: Vec<(f32, f32)> = columns
-            .iter()
-            .map(|&px| at(&free, px).zip(at(&allocated, px)).map_or((0.0, 0.0), |(top, bottom)| (top, bottom)))
-            .collect();
+        let free_columns: Vec<(f32, f32)> =
+            columns.iter().map(|&px| at(&free, px).zip(at(&allocated, px)).unwrap_or_default()).collect();
         batch.hatch_between(&free_columns, rect.left(), t.hatch_large);
-        let low = known(&|p| p.free.span[0].min(p.free.peak_reserved_bytes));
-        let high = known(&|p| p.free.span[1].max(p.free.peak_reserved_bytes));
         let band = columns.iter().map(|&px| at(&high, px).zip(at(&low, px)));
         batch.bands(band, rect.left(), Tokens::at(t.text1, 0.2));
         batch.paint(&p);
         line(&p, &allocated, x, &y, 1.25, t.slot(0));
         line(&p, &free, x, &y, 1.25, t.text2);
-        let plotted: Vec<(f64, f64)> = scene.plotted.iter().map(|(v, b)| (*v as f64, *b as f64)).collect();
-        let plotted_ink = t.slot(2);
-        line(&p, &plotted, x, &y, 1.5, plotted_ink);
+        line(&p, &scene.plotted, x, &y, 1.5, t.slot(2));
         // Sizes that fit are drawn with their peak under the limit.
         let fitting: Vec<(f64, f64)> = scene
             .points
@@ -156,7 +147,7 @@ impl PlanView {
             let at = pos2(rect.left() + 6.0, y.at(limit as f64) - 3.0);
             label::text(&p, at, Align2::LEFT_BOTTOM, &limit_words(limit), Type::Mono, t.red);
         }
-        ends(&p, t, scene, rect, &y, [&free, &allocated, &plotted], ui.max_rect().right());
+        ends(&p, t, scene, rect, &y, [&free, &allocated, &scene.plotted], ui.max_rect().right());
         if scene.points.len() < scene.all {
             let words = format!("{} of {} sizes", scene.points.len(), scene.all);
             label::text(&p, rect.right_bottom() - vec2(6.0, 4.0), Align2::RIGHT_BOTTOM, &words, Type::Caption, t.text3);
@@ -181,10 +172,8 @@ impl PlanView {
 
     /// Chooses the size nearest to a position on the axis.
     fn choose(&mut self, scene: &Scene, value: f64) {
-        let values = grid(scene.low, scene.high, scene.step);
-        let all = values.iter().chain(&scene.recorded).copied();
-        let near = all.min_by(|a, b| (*a as f64 - value).abs().total_cmp(&(*b as f64 - value).abs()));
-        (self.chosen, self.takes_keys) = (near.or(self.chosen), true);
+        let values = grid(scene.low, scene.high, scene.step).into_iter().chain(scene.recorded.iter().copied());
+        (self.chosen, self.takes_keys) = (nearest(values, value).or(self.chosen), true);
     }
 
     /// The figures of the chosen size, beside the line that marks it.
@@ -198,16 +187,13 @@ impl PlanView {
         let shown = &point.capped;
         // Placed below all curves when there is room there or none above them.
         let reach = if is_left { [at - 220.0, at] } else { [at, at + 220.0] };
-        let allocated: Vec<(f64, f64)> =
-            scene.points.iter().map(|(v, p)| (*v as f64, p.free.peak_allocated_bytes as f64)).collect();
-        let high: Vec<(f64, f64)> = scene.points.iter().map(|(v, p)| (*v as f64, p.free.span[1] as f64)).collect();
-        let plotted: Vec<(f64, f64)> = scene.plotted.iter().map(|(v, b)| (*v as f64, *b as f64)).collect();
         let heights = |curve: &[(f64, f64)]| -> Vec<f32> {
             let places = (0..=8).map(|i| reach[0] + (reach[1] - reach[0]) * i as f32 / 8.0);
             places.filter_map(|px| between(curve, x.value(px))).map(|bytes| y.at(bytes)).collect()
         };
-        let lowest = heights(&allocated).into_iter().chain(heights(&plotted)).fold(rect.top(), f32::max);
-        let highest = heights(&high).into_iter().chain(heights(&plotted)).fold(rect.bottom(), f32::min);
+        let (allocated, high) = (scene.curve(|p| p.free.peak_allocated_bytes), scene.curve(|p| p.free.span[1]));
+        let lowest = heights(&allocated).into_iter().chain(heights(&scene.plotted)).fold(rect.top(), f32::max);
+        let highest = heights(&high).into_iter().chain(heights(&scene.plotted)).fold(rect.bottom(), f32::min);
         let is_below = lowest + 10.0 + READOUT <= rect.bottom() || highest - 24.0 - READOUT < rect.top() + 18.0;
         let mut top = if is_below { (lowest + 10.0).min(rect.bottom() - READOUT) } else { highest - 24.0 - READOUT };
         // Does not cover the label of the limit.
@@ -216,13 +202,12 @@ impl PlanView {
         if line > rect.top() && reach[0] < name && top < line && top + READOUT > line - 18.0 {
             top = line + 6.0;
         }
-        let reserved = match outcome(shown) {
-            Outcome::Fails => format!("{} reserved without the limit", Bytes(shown.peak_reserved_bytes)),
-            _ if shown.retries > 0 => {
-                format!("{} reserved, {}", Bytes(shown.peak_reserved_bytes), counted(shown.retries, "retry", "retries"))
-            }
-            _ => format!("{} reserved", Bytes(shown.peak_reserved_bytes)),
+        let how = match outcome(shown) {
+            Outcome::Fails => " without the limit".to_owned(),
+            _ if shown.retries > 0 => format!(", {}", counted(shown.retries, "retry", "retries")),
+            _ => String::new(),
         };
+        let reserved = format!("{} reserved{how}", Bytes(shown.peak_reserved_bytes));
         // While a row is chosen, shows the peaks of both runs with their names.
         let chips = match (self.chosen_row(scene), &scene.at_row) {
             (Some(_), with) => {
@@ -329,9 +314,7 @@ impl PlanView {
         let response = told_at(ui, rect, "outcome", Sense::click_and_drag(), Role::Image, || "Outcome of each size");
         self.choose_at_pointer(scene, x, &response);
         if let Some(at) = response.hover_pos() {
-            let value = x.value(at.x);
-            let near = cells.iter().copied().min_by(|a, b| (*a as f64 - value).abs().total_cmp(&(*b as f64 - value).abs()));
-            if let Some(near) = near {
+            if let Some(near) = nearest(cells.into_iter(), x.value(at.x)) {
                 let told = |i: usize| format!("{}: {}", ENDS[i].0, ENDS[i].1);
                 let words = match (ends(near), retries(near)) {
                     (Some(Outcome::Fits), Some(n)) => {
@@ -370,9 +353,9 @@ impl PlanView {
         let name = vramscope_core::units::capital(&scene.name);
         label::text(&p, pos2(rect.left() - GUTTER + 12.0, y), Align2::LEFT_CENTER, &name, Type::Body, t.text2);
         let at = x.at(scene.chosen as f64);
-        let bar = |from: f32, to: f32| Rect::from_min_max(pos2(from, y - 1.5), pos2(to, y + 1.5));
-        p.rect_filled(bar(rect.left(), rect.right()), 1, t.s4);
-        p.rect_filled(bar(rect.left(), at), 1, t.accent);
+        let bar = rect.down(y - 1.5, y + 1.5);
+        p.rect_filled(bar, 1, t.s4);
+        p.rect_filled(bar.with_max_x(at), 1, t.accent);
         let ticks = event_ticks(scene.low as f64, scene.high as f64, most_across(rect.width()));
         let chip_text = count(scene.chosen);
         let half = label::width(&p, &chip_text, Type::Mono) / 2.0 + 10.0;
@@ -435,7 +418,8 @@ impl PlanView {
         let mut batch = Batch::new(&p).hatch_origin(rect.min);
         let columns = columns_of(&batch, rect);
         let order = roles_of(scene.points.iter().map(|(_, p)| &p.free));
-        let mut below: Vec<(f64, f64)> = scene.points.iter().map(|(v, _)| (*v as f64, 0.0)).collect();
+        let at = |points: &[(f64, f64)], px: f32| between(points, x.value(px)).map(|v| y.at(v));
+        let mut below = scene.curve(|_| 0);
         for role in &order {
             let above: Vec<(f64, f64)> = scene
                 .points
@@ -445,22 +429,12 @@ impl PlanView {
                 .collect();
             let ink = role_paint(*role).colour(t);
             let ink = if self.role.is_some_and(|r| r != role.name()) { Tokens::over(ink, t.s1, 0.25) } else { ink };
-            let spans = columns.iter().map(|&px| {
-                let value = x.value(px);
-                Some((y.at(between(&above, value)?), y.at(between(&below, value)?)))
-            });
+            let spans = columns.iter().map(|&px| at(&above, px).zip(at(&below, px)));
             batch.bands(spans, rect.left(), ink);
             below = above;
         }
-        let reserved: Vec<(f64, f64)> =
-            scene.points.iter().map(|(v, p)| (*v as f64, p.free.peak_reserved_bytes as f64)).collect();
-        let free: Vec<(f32, f32)> = columns
-            .iter()
-            .map(|&px| {
-                let value = x.value(px);
-                between(&reserved, value).zip(between(&below, value)).map_or((0.0, 0.0), |(top, low)| (y.at(top), y.at(low)))
-            })
-            .collect();
+        let reserved = scene.curve(|p| p.free.peak_reserved_bytes);
+        let free: Vec<(f32, f32)> = columns.iter().map(|&px| at(&reserved, px).zip(at(&below, px)).unwrap_or_default()).collect();
         batch.hatch_between(&free, rect.left(), t.hatch_large);
         if let Some(edge) = edge(scene, x, rect) {
             batch.rect(rect.with_min_x(edge), Tokens::at(t.s1, 0.62));
@@ -477,6 +451,11 @@ impl PlanView {
         }
         self.pick(ui, scene, rect, x, "Roles against size");
     }
+}
+
+fn nearest(sizes: impl Iterator<Item = u64>, to: f64) -> Option<u64> {
+    let away = |size: u64| (size as f64 - to).abs();
+    sizes.min_by(|a, b| away(*a).total_cmp(&away(*b)))
 }
 
 /// The x at which sizes start to fail.

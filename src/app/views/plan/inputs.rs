@@ -222,7 +222,7 @@ impl Inputs {
         let tabs: Vec<(DocumentId, Arc<DeviceData>)> = open.into_iter().map(|o| (o.id, o.data)).collect();
         let (read, wanted) = (Arc::clone(&self.read), key.clone());
         let shown = self.built.get(cx.jobs, "plan", &key, move |progress| build(&own, &tabs, &read, wanted, progress));
-        match shown.value.filter(|_| shown.is_fresh) {
+        match shown.fresh() {
             Some(built) => State::Ready(built),
             None => State::Making(shown.fraction),
         }

@@ -1,6 +1,6 @@
 //! Positions of the parts of Plan, and the sizes on its axis. Only arithmetic.
 
-use egui::{Rect, pos2};
+use egui::Rect;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Areas {
@@ -44,8 +44,7 @@ pub(super) fn areas(pane: Rect, rows: usize, has_curve: bool) -> Areas {
     let above = rest.with_max_y(line);
     let right = has_right.then(|| above.with_min_x((pane.right() - right_width).round()));
     let charts = above.with_max_x(right.map_or(above.right(), |r| r.left() - 1.0));
-    let below = Rect::from_min_max(pos2(rest.left(), line + 1.0), pane.max);
-    Areas { left, charts, right, below }
+    Areas { left, charts, right, below: rest.with_min_y(line + 1.0) }
 }
 
 /// The axis extends to at most this many times the largest recorded or wanted size, to show where the program fails.
@@ -122,7 +121,7 @@ pub(super) fn slope(points: &[(u64, u64)], at: u64) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use egui::vec2;
+    use egui::{pos2, vec2};
 
     #[test]
     fn what_falls_has_no_slope() {

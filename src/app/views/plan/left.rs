@@ -1,7 +1,7 @@
 //! The left column: the answer, the recordings with their sizes, how well they explain the program, the memory to fit in.
 
 use egui::text::LayoutJob;
-use egui::{Align, Key, Layout, Popup, Rect, ScrollArea, Ui, UiBuilder, pos2, vec2};
+use egui::{Key, Rect, Response, ScrollArea, Ui, pos2, vec2};
 
 use super::ViewContext;
 use super::inputs::{Built, Origin, name_of};
@@ -13,8 +13,8 @@ use super::sizes::{Ink, headline, lead, number};
 use crate::app::state::{Action, Choosing, Command, Workspace};
 use crate::app::theme::Type;
 use crate::app::widgets::{
-    CodeWell, Cut, Field, Icon, KeyValue, ListRow, Push, icon_button_sized, label, link_with, menu_item, padded, row, section,
-    selector_button,
+    CodeWell, Cut, Field, Icon, KeyValue, ListRow, Push, icon_button_sized, label, link_with, menu_item, padded, pane, row,
+    section, selector_button,
 };
 use vramscope_core::plan::cards::{CARDS, CONTEXT, Card};
 use vramscope_core::units::{Bytes, capital, count, counted};
@@ -42,13 +42,13 @@ impl PlanView {
                 Some(scene) => self.answer(ui, cx, scene),
                 None => {
                     ui.add_space(14.0);
-                    let (ink, kind) = if said.is_some() { (cx.tokens.text1, Type::Lead) } else { (cx.tokens.text3, Type::Lead) };
+                    let ink = if said.is_some() { cx.tokens.text1 } else { cx.tokens.text3 };
                     let making = if self.inputs.chosen.len() > 1 {
                         "Laying the recordings over each other\u{2026}"
                     } else {
                         "Reading what the recording asks for\u{2026}"
                     };
-                    padded(ui, |ui| label::paragraph(ui, said.unwrap_or(making), kind, ink));
+                    pane::note(ui, said.unwrap_or(making), Type::Lead, ink);
                 }
             }
             self.recordings(ui, cx);
@@ -123,9 +123,7 @@ impl PlanView {
         if !scene.knows {
             return;
         }
-        ui.horizontal(|ui| {
-            ui.add_space(16.0);
-            ui.spacing_mut().item_spacing.x = 8.0;
+        pane::line(ui, |ui| {
             ui.label(Type::Body.text("in steps of").color(t.text2));
             if let Some(step) = self.number_field(ui, "Step", scene.unit, 44.0) {
                 self.step = Some(step);
@@ -138,9 +136,7 @@ impl PlanView {
         });
         if scene.plan.names().len() > 1 {
             ui.add_space(8.0);
-            ui.horizontal(|ui| {
-                ui.add_space(16.0);
-                ui.spacing_mut().item_spacing.x = 8.0;
+            pane::line(ui, |ui| {
                 for name in scene.plan.names().iter().filter(|n| **n != scene.name && scene.plan.held_at(n).is_none()) {
                     ui.label(Type::Body.text(name.as_str()).color(t.text2));
                     let at = scene.base.get(name).unwrap_or(1);
@@ -166,10 +162,8 @@ impl PlanView {
     fn recordings(&mut self, ui: &mut Ui, cx: &ViewContext<'_>) {
         let t = cx.tokens;
         let head = section(ui, "Recordings", "", false);
-        let right = Layout::right_to_left(Align::Center);
         let inner = head.rect.shrink2(vec2(16.0, 0.0)).expand2(vec2(0.0, 3.0));
-        let mut beside = ui.new_child(UiBuilder::new().id_salt("add").max_rect(inner).layout(right));
-        self.add_menu(&mut beside, cx);
+        self.add_menu(&mut pane::child_from_right(ui, inner, "add"), cx);
         let shown = self.inputs.latest().cloned();
         let mut removed = None;
         for at in 0..self.inputs.chosen.len() {
@@ -182,9 +176,7 @@ impl PlanView {
         }
         self.offers(ui, cx);
         ui.add_space(6.0);
-        ui.horizontal(|ui| {
-            ui.add_space(16.0);
-            ui.spacing_mut().item_spacing.x = 8.0;
+        pane::line(ui, |ui| {
             let words = if self.inputs.chosen.len() > 1 { "they differ in" } else { "it grows with" };
             ui.label(Type::Body.text(words).color(t.text2));
             let width = (ui.available_width() - 16.0).clamp(60.0, 140.0);
@@ -208,7 +200,7 @@ impl PlanView {
         let mut name_right = spark.left() - 8.0;
         if at > 0 {
             let close = Rect::from_center_size(pos2(spark.left() - 14.0, rect.top() + 16.0), egui::Vec2::splat(20.0));
-            let mut place = ui.new_child(UiBuilder::new().id_salt(("remove", at)).max_rect(close));
+            let mut place = pane::child(ui, close, ("remove", at));
             let name = format!("Leave out {}", self.inputs.chosen[at].name);
             is_removed = icon_button_sized(&mut place, Icon::Close, &name, 20.0, 12.0).clicked();
             name_right = close.left() - 4.0;
@@ -223,8 +215,7 @@ impl PlanView {
             label::figure(&p, low, &Bytes(shown.peak).to_string(), t.text2);
         }
         let line = rect.lines(26.0, 48.0).across(inner.left(), spark.left() - 2.0);
-        let mut row =
-            ui.new_child(UiBuilder::new().id_salt(("sizes", at)).max_rect(line).layout(Layout::left_to_right(Align::Center)));
+        let mut row = pane::child_from_left(ui, line, ("sizes", at));
         row.spacing_mut().item_spacing.x = 6.0;
         let quantities = {
             let mut names: Vec<String> = self.inputs.names.split(',').map(|n| n.trim().to_owned()).collect();
@@ -283,8 +274,7 @@ impl PlanView {
     /// A menu to add other tabs or a file.
     fn add_menu(&mut self, ui: &mut Ui, cx: &ViewContext<'_>) {
         let button = link_with(ui, "+ Add one", Type::Body, None);
-        Popup::menu(&button).gap(4.0).show(|ui| {
-            ui.set_width(280.0);
+        pane::menu_below(&button, 280.0, |ui| {
             for open in cx.comparing.open() {
                 let is_new = self.inputs.chosen.iter().all(|c| c.origin != Origin::Tab(open.id));
                 if is_new && menu_item(ui, &open.title, None, None, true).clicked() {
@@ -313,9 +303,7 @@ impl PlanView {
         let listed: Vec<Card> = LISTED.iter().copied().chain(self.more_card).filter_map(card).collect();
         for card in listed {
             let is_chosen = matches!(room, Room::Card(c) if c.name == card.name);
-            let response = ListRow::new(card.name).height(24.0).selected(is_chosen).show_painted(ui);
-            radio(ui, cx, response.rect, is_chosen);
-            let inner = response.rect.shrink2(vec2(16.0, 0.0));
+            let (response, inner) = radio_row(ui, cx, card.name, 24.0, is_chosen);
             let p = ui.painter();
             let figure = inner.with_min_x(inner.right() - if scene.knows { 84.0 } else { 0.0 });
             if scene.knows {
@@ -330,9 +318,7 @@ impl PlanView {
             }
         }
         let is_chosen = matches!(room, Room::Cap(_));
-        let response = ListRow::new("a cap of your own").height(28.0).selected(is_chosen).show_painted(ui);
-        radio(ui, cx, response.rect, is_chosen);
-        let inner = response.rect.shrink2(vec2(16.0, 0.0));
+        let (response, inner) = radio_row(ui, cx, "a cap of your own", 28.0, is_chosen);
         let p = ui.painter().clone();
         let name = inner.with_min_x(inner.left() + 22.0);
         label::text_in(&p, name, "cap", if is_chosen { Type::Strong } else { Type::Body }, t.text1);
@@ -340,7 +326,7 @@ impl PlanView {
             label::figure(&p, inner, &self.largest_in(scene, scene.limit), t.text3);
         }
         let place = Rect::from_min_size(pos2(inner.right() - 84.0 - 8.0 - 84.0, inner.top() + 3.0), vec2(84.0, 22.0));
-        let mut beside = ui.new_child(UiBuilder::new().id_salt("cap").max_rect(place));
+        let mut beside = pane::child(ui, place, "cap");
         let field = Field::new("Cap").hint("24 GiB").mono().width(84.0).invalid(self.cap_error.is_some());
         let typed = field.show(&mut beside, &mut self.cap_text);
         if typed.changed() {
@@ -355,20 +341,18 @@ impl PlanView {
             self.cap_text = Bytes(bytes).limit();
         }
         if let Some(error) = &self.cap_error {
-            padded(ui, |ui| label::paragraph(ui, error, Type::Caption, t.text2));
+            pane::note(ui, error, Type::Caption, t.text2);
         }
         ui.add_space(4.0);
         padded(ui, |ui| self.more_cards(ui));
-        padded(ui, |ui| {
-            ui.add_space(4.0);
-            let words = "GiB as the driver counts them, 1.074 GB each. Vendors name a card by a round number of GB.";
-            label::paragraph(ui, words, Type::Caption, t.text3);
-        });
+        ui.add_space(4.0);
+        let words = "GiB as the driver counts them, 1.074 GB each. Vendors name a card by a round number of GB.";
+        pane::note(ui, words, Type::Caption, t.text3);
         if matches!(room, Room::Card(_)) {
             section(ui, "Taken off the card first", "", false);
-            KeyValue::new("CUDA context of the process", &Bytes(CONTEXT).to_string()).show(ui);
+            KeyValue::new("CUDA context of the process", Bytes(CONTEXT)).show(ui);
             self.held_field(ui, cx);
-            KeyValue::new("left for PyTorch", &Bytes(scene.limit).to_string()).strong().show(ui);
+            KeyValue::new("left for PyTorch", Bytes(scene.limit)).strong().show(ui);
         }
     }
 
@@ -377,7 +361,7 @@ impl PlanView {
         let inner = rect.shrink2(vec2(16.0, 2.0));
         label::text_in(ui.painter(), inner, "other programs", Type::Body, cx.tokens.text2);
         let place = inner.with_min_x(inner.right() - 92.0);
-        let mut beside = ui.new_child(UiBuilder::new().id_salt("held").max_rect(place));
+        let mut beside = pane::child(ui, place, "held");
         let response = Field::new("Other programs").hint("0 MiB").mono().width(92.0).show(&mut beside, &mut self.held_text);
         if response.lost_focus() {
             self.held = match self.held_text.trim() {
@@ -390,8 +374,7 @@ impl PlanView {
 
     fn more_cards(&mut self, ui: &mut Ui) {
         let button = selector_button(ui, "another card", self.more_card.unwrap_or("choose"));
-        Popup::menu(&button).gap(4.0).show(|ui| {
-            ui.set_width(200.0);
+        pane::menu_below(&button, 200.0, |ui| {
             ScrollArea::vertical().max_height(360.0).show(ui, |ui| {
                 for card in CARDS.into_iter().filter(|card| !LISTED.contains(&card.name)) {
                     if menu_item(ui, card.name, None, Some(&card_size(card)), true).clicked() {
@@ -441,14 +424,17 @@ pub(super) fn largest_ask(scene: &Scene, conf: &str, limit: u64) -> Ask {
     Ask::Largest { name: scene.name.clone(), others, conf: conf.to_owned(), limit }
 }
 
-fn radio(ui: &Ui, cx: &ViewContext<'_>, row: Rect, is_chosen: bool) {
+/// A row with a radio button at its left. Returns its padded room too.
+fn radio_row(ui: &mut Ui, cx: &ViewContext<'_>, name: &str, height: f32, is_chosen: bool) -> (Response, Rect) {
     let t = cx.tokens;
-    let centre = row.middle(row.left() + 22.0);
-    let ink = if is_chosen { t.accent } else { t.line2 };
-    ui.painter().circle_stroke(centre, 5.5, egui::Stroke::new(1.0, ink));
+    let response = ListRow::new(name).height(height).selected(is_chosen).show_painted(ui);
+    let inner = response.rect.shrink2(vec2(16.0, 0.0));
+    let centre = inner.middle(inner.left() + 6.0);
+    ui.painter().circle_stroke(centre, 5.5, egui::Stroke::new(1.0, if is_chosen { t.accent } else { t.line2 }));
     if is_chosen {
         ui.painter().circle_filled(centre, 3.0, t.accent);
     }
+    (response, inner)
 }
 
 /// How much of the program the recordings explain. With only one recording, also how to make a second.
@@ -469,22 +455,20 @@ fn explained(ui: &mut Ui, cx: &ViewContext<'_>, scene: &Scene) {
     let Some(model) = scene.plan.model() else { return };
     section(ui, "What was explained", "", false);
     let (explained, open) = model.explained();
-    let response = KeyValue::new("explained, at the peak", &Bytes(explained).to_string()).show(ui);
+    let response = KeyValue::new("explained, at the peak", Bytes(explained)).show(ui);
     response.on_hover_text("Bytes at the peak of the largest recording of requests whose sizes could be predicted exactly.");
     let shown = model.unexplained();
     if let Some(first) = shown.first() {
         let requests: u64 = shown.iter().map(|u| u.requests).sum();
         let name = format!("not explained: {}", counted(requests, "request", "requests"));
-        let response = KeyValue::new(&name, &Bytes(open).to_string()).show(ui);
+        let response = KeyValue::new(&name, Bytes(open)).show(ui);
         let more = |u: &vramscope_core::plan::Unexplained| format!("{} at {}, {}", Bytes(u.bytes), u.place, u.role.text());
         let lines: Vec<String> = shown.iter().take(6).map(more).collect();
         response.on_hover_text(lines.join("\n"));
-        padded(ui, |ui| {
-            let words = format!("Most of it at {}. The ranges cover it.", first.place);
-            label::paragraph(ui, &words, Type::Caption, t.text3);
-        });
+        let words = format!("Most of it at {}. The ranges cover it.", first.place);
+        pane::note(ui, &words, Type::Caption, t.text3);
     } else {
-        padded(ui, |ui| label::paragraph(ui, "The size of every request could be predicted exactly.", Type::Caption, t.text3));
+        pane::note(ui, "The size of every request could be predicted exactly.", Type::Caption, t.text3);
     }
 }
 

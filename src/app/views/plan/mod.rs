@@ -95,21 +95,18 @@ impl View for PlanView {
         let device = cx.data.device();
         if matches!(device.id.kind, DeviceKind::Host | DeviceKind::Cpu) {
             let sentence = format!("{} is not managed by the CUDA caching allocator, so there is nothing to plan.", device.id);
-            pane::empty_state(ui, &sentence, None);
-            return;
+            return pane::empty_state(ui, &sentence, None);
         }
         if cx.data.recording.source.format == Format::Plan {
             let sentence =
                 "This run is predicted already: it was never made. Plan from the recordings that it follows from, in their tabs.";
-            pane::empty_with(ui, sentence, 40.0, |ui| plan_link(ui, cx));
-            return;
+            return pane::empty_with(ui, sentence, 40.0, |ui| plan_link(ui, cx));
         }
         if !WhatIf::has_requests(device) {
-            cx.without_history(
+            return cx.without_history(
                 ui,
                 "A plan is made of the requests for memory of some training steps, and this recording has none. Record them:",
             );
-            return;
         }
         self.inputs.begin(cx);
         for path in cx.shared.to_plan_with.iter().skip(self.planned_with) {
@@ -337,9 +334,7 @@ impl PlanView {
     /// Asks for the size of the recorded run, because no file records it and other sizes are relative to it.
     fn ask_size(&mut self, ui: &mut Ui, cx: &ViewContext<'_>, scene: &Scene) {
         ui.add_space(14.0);
-        ui.horizontal(|ui| {
-            ui.add_space(16.0);
-            ui.spacing_mut().item_spacing.x = 8.0;
+        pane::line(ui, |ui| {
             ui.label(Type::LeadStrong.text(format!("Which {} was this run at?", scene.name)).color(cx.tokens.text1));
             if let Some(value) = self.number_field(ui, &format!("The {} of this run", scene.name), 0, 64.0) {
                 self.inputs.set(0, &scene.name, value);
@@ -348,7 +343,7 @@ impl PlanView {
         ui.add_space(4.0);
         let sentence =
             "The file's name does not tell. With the number the curve of all sizes appears here, and the largest that fits.";
-        pane::padded(ui, |ui| label::paragraph(ui, sentence, Type::Body, cx.tokens.text2));
+        pane::note(ui, sentence, Type::Body, cx.tokens.text2);
     }
 
     /// Draws the table, and also the contents of the right column when there is no room for that column.

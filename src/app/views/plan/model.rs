@@ -15,7 +15,7 @@ use crate::app::widgets::Sort;
 use vramscope_core::inference::CapRange;
 use vramscope_core::inference::whatif::SUGGESTED;
 use vramscope_core::plan::Code;
-use vramscope_core::plan::{Change, Changed, Cost, ENDS, Passes, Plan, Trust, titled};
+use vramscope_core::plan::{Change, Changed, Cost, ENDS, Passes, Plan, Size, Trust, titled};
 
 /// Most sizes that are simulated for a curve. Sizes between them are interpolated.
 const MOST_POINTS: usize = 56;
@@ -104,11 +104,12 @@ impl PlanView {
             asks.push(ask);
             answer
         };
-        let point_ask = |value: u64, conf: &str| Ask::Point { size: base.with(&name, value), conf: conf.to_owned(), limit };
+        let own_point =
+            |value: u64| Ask::Point { changes: String::new(), size: base.with(&name, value), conf: own.clone(), limit };
         let own_largest = || Ask::Largest { name: name.clone(), others: base.with(&name, most), conf: own.clone(), limit };
         let chosen_first = self.chosen.filter(|_| knows);
         if let Some(chosen) = chosen_first {
-            ask(point_ask(chosen, &own));
+            ask(own_point(chosen));
         }
         let largest = if knows { ask(own_largest()).and_then(Answer::largest) } else { None };
         let fits = largest.as_ref().map(|l| (l.span[0] / unit * unit, l.span[1] / unit * unit));
@@ -125,7 +126,7 @@ impl PlanView {
             _ => wanted.clamp(low, high),
         });
         let fails_as_it_is = || {
-            let own = self.runs.get(&point_ask(most, &own))?.point()?;
+            let own = self.runs.get(&own_point(most))?.point()?;
             (!knows && outcome(&own.capped) == Outcome::Fails).then_some(most)
         };
         let failure = fits.map(|(_, may)| may + unit).or_else(fails_as_it_is).and_then(|size| {
@@ -142,12 +143,11 @@ impl PlanView {
             vec![most]
         };
         let all = sizes.len();
-        let mut points: Vec<(u64, Arc<Point>)> =
-            sizes.iter().filter_map(|&v| Some((v, ask(point_ask(v, &own))?.point()?))).collect();
+        let mut points: Vec<(u64, Arc<Point>)> = sizes.iter().filter_map(|&v| Some((v, ask(own_point(v))?.point()?))).collect();
         points.sort_by_key(|p| p.0);
         let at = points.iter().find(|p| p.0 == chosen).map(|p| Arc::clone(&p.1)).or_else(|| {
             // The size is beyond the axis or between its steps.
-            ask(point_ask(chosen, &own))?.point()
+            ask(own_point(chosen))?.point()
         });
         let mut scene = Scene {
             plan: Arc::clone(plan),
@@ -184,16 +184,8 @@ impl PlanView {
         };
         self.rows(&mut scene, &mut ask);
         self.plot(&mut scene, &mut ask);
-        if self.row.is_some() {
-            let size = scene.size(chosen);
-            match scene.rows.get(scene.selected).map(|row| row.kind.clone()) {
-                Some(Kind::Changes(changes, conf)) => {
-                    let changed = ask(Ask::Change { changes, size: size.clone(), conf, limit, name: None });
-                    scene.at_row = changed.and_then(Answer::change).map(|c| Arc::new(Point::of_change(&size, &c)));
-                }
-                Some(Kind::Setting(conf)) => scene.at_row = ask(Ask::Point { size, conf, limit }).and_then(Answer::point),
-                _ => {}
-            }
+        if let Some(run) = self.chosen_row(&scene).and_then(|row| row.kind.run()) {
+            scene.at_row = ask(run_ask(run, scene.size(chosen), limit)).and_then(Answer::point);
         }
         (scene, asks)
     }
@@ -216,26 +208,15 @@ impl PlanView {
         let own_figures = scene
             .at_wanted()
             .map(|p| Figures { largest: scene.fits.map(|f| [f.0, f.1]), ..Figures::of_point(p, "", &scene.plan, limit) });
-        let mut first = Row {
-            kind: Kind::Own,
-            title: "as recorded".to_owned(),
-            is_best: false,
-            is_part: false,
-            figures: own_figures,
-            code: Code::default(),
-            price: (Cost::Setting, 0),
-        };
-        let settings: Vec<(&str, &str)> = SUGGESTED.into_iter().filter(|(conf, _)| *conf != own).collect();
-        for (i, (conf, _)) in settings.iter().enumerate() {
-            let point = ask(Ask::Point { size: size.clone(), conf: (*conf).to_owned(), limit }).and_then(Answer::point);
+        let mut first = Row::new(Kind::Own, "as recorded".to_owned(), (Cost::Setting, 0));
+        first.figures = own_figures;
+        for (i, (conf, _)) in SUGGESTED.into_iter().filter(|(conf, _)| *conf != own).enumerate() {
+            let point = ask(run_ask(("", conf), size.clone(), limit)).and_then(Answer::point);
+            let title = if conf.is_empty() { "PyTorch's default settings" } else { conf }.to_owned();
             rows.push(Row {
-                kind: Kind::Setting((*conf).to_owned()),
-                title: if conf.is_empty() { "PyTorch's default settings" } else { conf }.to_owned(),
-                is_best: false,
-                is_part: false,
                 figures: point.map(|p| Figures::of_point(&p, "nothing in the program", &scene.plan, limit)),
                 code: Code::default().with_conf(conf),
-                price: (Cost::Setting, i as u32 + 1),
+                ..Row::new(Kind::Setting(conf.to_owned()), title, (Cost::Setting, i as u32 + 1))
             });
         }
         if let Some(row) = self.accumulation(scene, ask) {
@@ -251,12 +232,10 @@ impl PlanView {
         let row_of = |changes: &str, conf: &str, found: Option<Answer>| {
             change_row((changes, conf), &own, is_single, found.and_then(Answer::change).as_deref(), (&floor, limit))
         };
-        let setting_fits =
-            |row: &Row| matches!(row.kind, Kind::Setting(_)) && row.figures.as_ref().is_some_and(|f| f.outcome == Outcome::Fits);
-        let settings_known = rows.iter().filter(|r| matches!(r.kind, Kind::Setting(_))).all(|r| r.figures.is_some());
+        let settings_known = rows.iter().filter(|r| r.is_setting()).all(|r| r.figures.is_some());
         let mut best: Option<Kind> = None;
         if fails == Some(true) && settings_known {
-            if let Some(row) = rows.iter().find(|row| setting_fits(row)) {
+            if let Some(row) = rows.iter().find(|row| row.is_setting() && row.fits()) {
                 best = Some(row.kind.clone());
             } else {
                 let passes = rows.iter().find(|row| matches!(row.kind, Kind::Passes(..))).map(|row| row.kind.clone());
@@ -266,12 +245,10 @@ impl PlanView {
                         best = passes;
                     }
                     // A setting alone already has its own row.
-                    Some(Answer::Cheapest(Some((changes, conf)))) if changes.is_empty() => {
-                        best = Some(Kind::Setting(conf.clone()))
-                    }
+                    Some(Answer::Cheapest(Some((changes, conf)))) if changes.is_empty() => best = Some(Kind::Setting(conf)),
                     Some(Answer::Cheapest(Some((changes, conf)))) => {
-                        best = Some(Kind::Changes(changes.clone(), conf.clone()));
-                        if changes.contains('+') || conf != own {
+                        let kind = best.insert(Kind::Changes(changes.clone(), conf.clone()));
+                        if !is_listed(kind, &own) {
                             rows.push(row_of(&changes, &conf, ask(change_ask(&changes, &conf))));
                         }
                     }
@@ -281,9 +258,9 @@ impl PlanView {
             }
         }
         // Adds the combination that the user made, unless it already has a row.
-        if let Some(Kind::Changes(changes, conf)) = &self.row
-            && (changes.contains('+') || *conf != own)
-            && rows.iter().all(|row| Some(&row.kind) != self.row.as_ref())
+        if let Some(kind @ Kind::Changes(changes, conf)) = &self.row
+            && !is_listed(kind, &own)
+            && rows.iter().all(|row| row.kind != *kind)
         {
             rows.push(row_of(changes, conf, ask(change_ask(changes, conf))));
         }
@@ -322,11 +299,10 @@ impl PlanView {
         };
         // The same order as on the command line: by rank; within a rank the rows that help, cheapest first. A row does not help
         // when it has no code, or when it is a setting that lowers no peak although everything fits.
-        let recorded = first.figures.as_ref().filter(|f| f.outcome == Outcome::Fits).map(|f| f.peak);
+        let recorded = first.figures.as_ref().filter(|_| first.fits()).map(|f| f.peak);
         let is_idle = |row: &Row| {
             let peak = row.figures.as_ref().map(|f| f.peak);
-            row.code == Code::default()
-                || matches!(row.kind, Kind::Setting(_)) && recorded.zip(peak).is_some_and(|(recorded, peak)| peak >= recorded)
+            row.code == Code::default() || row.is_setting() && recorded.zip(peak).is_some_and(|(recorded, peak)| peak >= recorded)
         };
         rows.sort_by_key(|row| (rank(row), is_idle(row), row.price));
         scene.rows = std::iter::once(first).chain(rows).collect();
@@ -383,9 +359,8 @@ impl PlanView {
             // Memory kept between passes is added to the peak of one pass.
             trust: scene.plan.trust_of(of_part).max(Trust::Close),
         };
-        let (kind, code) = (Kind::Passes(*passes, *part), found.code());
-        let (title, price) = (found.title(), Passes::price());
-        Some(Row { kind, title, is_best: false, is_part: false, figures: Some(figures), code, price })
+        let row = Row::new(Kind::Passes(*passes, *part), found.title(), Passes::price());
+        Some(Row { figures: Some(figures), code: found.code(), ..row })
     }
 
     /// The curve of the selected row, with few points.
@@ -397,29 +372,21 @@ impl PlanView {
         let all = grid(scene.low, scene.high, scene.step);
         let stride = (all.len() / POINTS).max(1);
         let values: Vec<u64> = all.iter().copied().step_by(stride).chain([scene.low, scene.wanted, scene.high]).collect();
-        let Some(row) = scene.rows.get(scene.selected) else { return };
-        let mut plotted: Vec<(u64, u64)> = Vec::new();
-        for value in values {
-            let size = scene.base.with(&scene.name, value);
-            let peak = match &row.kind {
-                Kind::Own | Kind::Passes(..) => None,
-                Kind::Setting(conf) => {
-                    let point = ask(Ask::Point { size, conf: conf.clone(), limit: scene.limit }).and_then(Answer::point);
-                    point.map(|p| p.free.peak_reserved_bytes)
-                }
-                Kind::Changes(changes, conf) => {
-                    let (changes, conf) = (changes.clone(), conf.clone());
-                    let changed =
-                        ask(Ask::Change { changes, size, conf, limit: scene.limit, name: None }).and_then(Answer::change);
-                    changed.map(|c| c.peak_reserved_bytes)
-                }
-            };
-            plotted.extend(peak.map(|peak| (value, peak)));
-        }
+        let Some(run) = scene.rows.get(scene.selected).and_then(|row| row.kind.run()) else { return };
+        let mut peak = |value: u64| {
+            let point = ask(run_ask(run, scene.size(value), scene.limit)).and_then(Answer::point)?;
+            Some((value, point.free.peak_reserved_bytes))
+        };
+        let mut plotted: Vec<(u64, u64)> = values.into_iter().filter_map(&mut peak).collect();
         plotted.sort_unstable();
         plotted.dedup();
-        scene.plotted = plotted;
+        scene.plotted = plotted.into_iter().map(|(size, peak)| (size as f64, peak as f64)).collect();
     }
+}
+
+/// The question for the peak of a row's run at a size.
+fn run_ask((changes, conf): (&str, &str), size: Size, limit: u64) -> Ask {
+    Ask::Point { changes: changes.to_owned(), size, conf: conf.to_owned(), limit }
 }
 
 fn change_row(
@@ -457,15 +424,8 @@ fn change_row(
     let helps = found.is_some_and(|c| c.helps);
     let code = found.filter(|_| helps).map_or_else(Code::default, |c| c.code.clone());
     let code = if conf == own || !helps { code } else { code.with_conf(conf) };
-    Row {
-        kind: Kind::Changes(changes.to_owned(), conf.to_owned()),
-        title,
-        is_best: false,
-        is_part: false,
-        figures,
-        code,
-        price: (price.0, price.1 + u32::from(conf != own)),
-    }
+    let price = (price.0, price.1 + u32::from(conf != own));
+    Row { figures, code, ..Row::new(Kind::Changes(changes.to_owned(), conf.to_owned()), title, price) }
 }
 
 /// True for a row of the initial list, as opposed to a combination: a single change under the recorded settings.
@@ -475,11 +435,9 @@ fn is_listed(kind: &Kind, own: &str) -> bool {
 
 /// The changes and the settings of a row.
 fn parts_of(kind: &Kind, own: &str) -> (Vec<Change>, String) {
-    match kind {
-        Kind::Setting(conf) => (Vec::new(), conf.clone()),
-        Kind::Changes(changes, conf) => (Change::parse(changes).unwrap_or_default(), conf.clone()),
-        Kind::Own | Kind::Passes(..) => (Vec::new(), own.to_owned()),
-    }
+    let (changes, conf) = kind.run().unwrap_or(("", own));
+    let changes = if changes.is_empty() { Vec::new() } else { Change::parse(changes).unwrap_or_default() };
+    (changes, conf.to_owned())
 }
 
 /// Combines two rows: what the second has is added, or removed when the first already has it. Of two changes that exclude each

@@ -17,8 +17,8 @@ use vramscope_core::tables::DeviceTables;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Ask {
-    /// The peak at a size under a setting, with and without the limit.
-    Point { size: Size, conf: String, limit: u64 },
+    /// The peak at a size with changes (none when empty) under a setting, with and without the limit.
+    Point { changes: String, size: Size, conf: String, limit: u64 },
     /// The largest value of a quantity that fits.
     Largest { name: String, others: Size, conf: String, limit: u64 },
     /// The first request that fails at a size.
@@ -35,11 +35,11 @@ impl Ask {
     /// The priority; 0 is the most urgent. Answers for large pictures come before answers for tables.
     pub fn urgency(&self, own: &str, own_limit: u64) -> u8 {
         match self {
-            Ask::Point { .. } => 0,
+            Ask::Point { changes, .. } if changes.is_empty() => 0,
             Ask::Largest { conf, limit, .. } if conf == own && *limit == own_limit => 0,
             Ask::Failure { .. } => 1,
             Ask::Cheapest { .. } | Ask::Passes { .. } => 2,
-            Ask::Change { name: None, .. } => 3,
+            Ask::Point { .. } | Ask::Change { name: None, .. } => 3,
             Ask::Change { .. } => 4,
             Ask::Largest { .. } => 5,
         }
@@ -47,7 +47,7 @@ impl Ask {
 
     /// True when the answer takes milliseconds. Slow questions have their own thread.
     fn is_quick(&self) -> bool {
-        matches!(self, Ask::Point { .. })
+        matches!(self, Ask::Point { changes, .. } if changes.is_empty())
     }
 }
 
@@ -61,7 +61,7 @@ pub(super) struct Point {
 
 impl Point {
     /// The prediction of a changed program, which has a single peak: under the limit, or without it when it fails.
-    pub fn of_change(size: &Size, c: &Changed) -> Self {
+    fn of_change(size: &Size, c: &Changed) -> Self {
         let capped = Predicted {
             size: size.clone(),
             peaks: Peaks { allocated_span: [c.peak_allocated_bytes; 2], ..c.peaks.clone() },
@@ -83,7 +83,8 @@ pub(super) struct Failure {
 
 #[derive(Clone, Debug)]
 pub(super) enum Answer {
-    Point(Arc<Point>),
+    /// `None`: the change is not possible.
+    Point(Option<Arc<Point>>),
     Largest(Arc<Largest>),
     /// `None`: it does not fail.
     Failure(Option<Failure>),
@@ -97,7 +98,7 @@ pub(super) enum Answer {
 
 impl Answer {
     pub fn point(self) -> Option<Arc<Point>> {
-        if let Answer::Point(point) = self { Some(point) } else { None }
+        if let Answer::Point(point) = self { point } else { None }
     }
 
     pub fn largest(self) -> Option<Arc<Largest>> {
@@ -226,21 +227,24 @@ pub(super) fn setting(plan: &Plan, conf: &str, limit: Option<u64>) -> Setting {
 
 fn answer(plan: &Plan, ask: &Ask) -> Answer {
     match ask {
-        Ask::Point { size, conf, limit } => {
+        Ask::Point { changes, size, conf, limit } if changes.is_empty() => {
             let free = plan.at(size, &setting(plan, conf, None));
             // Far below the limit, the limit changes nothing.
             let is_far = free.span[1] < limit - limit / 8;
             let capped = if is_far { free.clone() } else { plan.at(size, &setting(plan, conf, Some(*limit))) };
-            Answer::Point(Arc::new(Point { free, capped }))
+            Answer::Point(Some(Arc::new(Point { free, capped })))
+        }
+        Ask::Point { changes, size, conf, limit } => {
+            let changed = change(plan, changes, size, &setting(plan, conf, Some(*limit)), None);
+            Answer::Point(changed.map(|c| Arc::new(Point::of_change(size, &c))))
         }
         Ask::Largest { name, others, conf, limit } => {
             Answer::Largest(Arc::new(plan.largest(name, others, &setting(plan, conf, Some(*limit)))))
         }
         Ask::Failure { size, limit } => Answer::Failure(failure(plan, size, *limit)),
         Ask::Change { changes, size, conf, limit, name } => {
-            let parsed = Change::parse(changes).ok();
             let setting = setting(plan, conf, Some(*limit));
-            Answer::Change(parsed.and_then(|changes| plan.change(&changes, size, &setting, name.as_deref())).map(Arc::new))
+            Answer::Change(change(plan, changes, size, &setting, name.as_deref()).map(Arc::new))
         }
         Ask::Cheapest { size, limit } => {
             let way = plan.cheapest(size, &plan.own_setting(Some(*limit)));
@@ -251,6 +255,10 @@ fn answer(plan: &Plan, ask: &Ask) -> Answer {
             Answer::Passes(plan.passes(size, name, &plan.own_setting(Some(*limit))).map(Arc::new))
         }
     }
+}
+
+fn change(plan: &Plan, changes: &str, size: &Size, setting: &Setting, name: Option<&str>) -> Option<Changed> {
+    plan.change(&Change::parse(changes).ok()?, size, setting, name)
 }
 
 /// The first request that fails, and what the program was doing then.

@@ -19,6 +19,17 @@ pub(super) enum Kind {
     Passes(u64, u64),
 }
 
+impl Kind {
+    /// The changes and the setting of a row that has a run of its own, unlike the recorded program and several passes.
+    pub(super) fn run(&self) -> Option<(&str, &str)> {
+        match self {
+            Kind::Setting(conf) => Some(("", conf)),
+            Kind::Changes(changes, conf) => Some((changes, conf)),
+            Kind::Own | Kind::Passes(..) => None,
+        }
+    }
+}
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
     Fits,
@@ -104,6 +115,33 @@ pub(super) struct Row {
     pub(super) price: (Cost, u32),
 }
 
+impl Row {
+    pub(super) fn new(kind: Kind, title: String, price: (Cost, u32)) -> Self {
+        Row { kind, title, is_best: false, is_part: false, figures: None, code: Code::default(), price }
+    }
+
+    pub(super) fn is_setting(&self) -> bool {
+        matches!(self.kind, Kind::Setting(_))
+    }
+
+    pub(super) fn fits(&self) -> bool {
+        self.figures.as_ref().is_some_and(|f| f.outcome == Outcome::Fits)
+    }
+
+    /// Why the change has no effect here.
+    pub(super) fn useless(&self) -> Option<&str> {
+        match &self.figures.as_ref()?.outcome {
+            Outcome::Useless(why) => Some(why),
+            _ => None,
+        }
+    }
+
+    /// The figures of a change that was simulated and has an effect.
+    pub(super) fn known(&self) -> Option<&Figures> {
+        self.figures.as_ref().filter(|_| self.useless().is_none())
+    }
+}
+
 pub(super) struct Scene {
     pub plan: Arc<Plan>,
     /// The quantity on the axis.
@@ -150,7 +188,7 @@ pub(super) struct Scene {
     pub shows_idle: bool,
     pub selected: usize,
     /// The curve of the selected row: peaks without a limit, by size.
-    pub plotted: Vec<(u64, u64)>,
+    pub plotted: Vec<(f64, f64)>,
     /// Everything was tried and nothing makes the wanted size fit.
     pub is_hopeless: bool,
 }
@@ -163,6 +201,11 @@ impl Scene {
     /// `batch 44`, or "this run" when the size is unknown.
     pub(super) fn named(&self, value: u64) -> String {
         if self.knows { format!("{} {}", self.name, count(value)) } else { "this run".to_owned() }
+    }
+
+    /// The simulated sizes with a figure of each, as a curve.
+    pub(super) fn curve(&self, of: impl Fn(&Point) -> u64) -> Vec<(f64, f64)> {
+        self.points.iter().map(|(size, point)| (*size as f64, of(point) as f64)).collect()
     }
 
     /// True when an answer relies on a single recording.

@@ -7,7 +7,7 @@ use vramscope_core::plan::{holes_sentence, is_no_answer, surety};
 use vramscope_core::units::{Bytes, NBSP, capital, count};
 
 use super::runs::Point;
-use super::scene::{Outcome, Row, Scene, outcome};
+use super::scene::{Kind, Outcome, Row, Scene, outcome};
 
 /// How a piece of a sentence is drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -123,7 +123,7 @@ pub(super) fn lead(scene: &Scene) -> Vec<(String, Ink)> {
                 let least = peaks.min().map_or(String::new(), |least| {
                     format!(": the least that one of them needs is {}, and there is {}", Bytes(least), Bytes(scene.limit))
                 });
-                let mut others = scene.rows.iter().filter(|r| r.kind != super::scene::Kind::Own);
+                let mut others = scene.rows.iter().filter(|r| r.kind != Kind::Own);
                 let may = others.find(|r| r.figures.as_ref().is_some_and(|f| f.outcome == Outcome::May));
                 match may {
                     Some(row) => {
@@ -137,7 +137,7 @@ pub(super) fn lead(scene: &Scene) -> Vec<(String, Ink)> {
             }
             None => say("Trying what would make it fit\u{2026} ".to_owned(), Ink::Plain),
         }
-        let passes = scene.rows.iter().find(|row| matches!(row.kind, super::scene::Kind::Passes(..)));
+        let passes = scene.rows.iter().find(|row| matches!(row.kind, Kind::Passes(..)));
         if let Some(row) = passes.filter(|row| !row.is_best) {
             say(format!("Or: {}.", row.title), Ink::Plain);
         }
@@ -148,9 +148,9 @@ pub(super) fn lead(scene: &Scene) -> Vec<(String, Ink)> {
 /// What a row does, as part of a sentence.
 fn means(row: &Row) -> String {
     match &row.kind {
-        super::scene::Kind::Setting(conf) if conf == "expandable_segments:True" => "expandable segments".to_owned(),
-        super::scene::Kind::Setting(conf) if conf.is_empty() => "PyTorch's default settings".to_owned(),
-        super::scene::Kind::Setting(conf) => format!("the setting {conf}"),
+        Kind::Setting(conf) if conf == "expandable_segments:True" => "expandable segments".to_owned(),
+        Kind::Setting(conf) if conf.is_empty() => "PyTorch's default settings".to_owned(),
+        Kind::Setting(conf) => format!("the setting {conf}"),
         _ => row.title.clone(),
     }
 }

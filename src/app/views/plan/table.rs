@@ -63,12 +63,9 @@ impl PlanView {
             _ if i == selected => t.slot(2),
             _ => t.other,
         };
-        let dash = |c: &Cell<'_>, is_useless: bool| {
-            if is_useless {
-                c.figure("\u{2013}", t.text3);
-            }
-        };
-        let figure = |i: usize, of: fn(&Figures) -> f64| scene.rows.get(i).and_then(known).map_or(f64::MAX, of);
+        // A change that does nothing here has a dash; one that is not tried yet has nothing.
+        let dash = |c: &Cell<'_>, row: &Row| c.figure(row.useless().map_or("", |_| "\u{2013}"), t.text3);
+        let figure = |i: usize, of: fn(&Figures) -> f64| scene.rows.get(i).and_then(Row::known).map_or(f64::MAX, of);
         // In a narrow pane the bars are hidden first. The cost of a change is shown nowhere else, so it stays.
         let least = if scene.knows { 800.0 } else { 700.0 };
         // Without a curve the table is narrower but higher, so costs may take three lines.
@@ -83,7 +80,7 @@ impl PlanView {
             }),
             Column::text("change", Width::Share(1.4, 200.0), |c, &(_, row): &Line<'_>| {
                 let kind = if row.is_best || row.kind == Kind::Own { Type::Strong } else { Type::Body };
-                let ink = if useless(row).is_some() { t.text3 } else { t.text1 };
+                let ink = if row.useless().is_some() { t.text3 } else { t.text1 };
                 let beside = if row.is_best { best_room(c.p) } else { 0.0 };
                 let first = if row.title.contains(' ') {
                     let words = label::in_lines(c.p, &row.title, kind, ink, c.rect.width() - beside, most_lines);
@@ -99,16 +96,16 @@ impl PlanView {
                 }
             }),
             Column::text("reserved, no limit", Width::Share(0.35, 90.0), |c, l: &Line<'_>| {
-                if let Some(f) = known(l.1) {
+                if let Some(f) = l.1.known() {
                     let bar = Bar::new(scale).part(f.peak as f64, ink(l));
                     c.bar(&if scene.limit as f64 <= scale { bar.tick(scene.limit as f64, t.red) } else { bar });
                 }
             })
             .from(BARS_FROM),
             // Where there is room for the bars, their column names what the figures are of.
-            Column::figure(figure_head, figure_width, |c, l: &Line<'_>| match known(l.1) {
+            Column::figure(figure_head, figure_width, |c, l: &Line<'_>| match l.1.known() {
                 Some(f) => c.figure(unit.figure(f.peak), t.text1),
-                None => dash(c, useless(l.1).is_some()),
+                None => dash(c, l.1),
             })
             // The unchanged program stays first, because all others are compared with it.
             .by(Order::Peak, |i| if i == 0 { -1.0 } else { figure(i, |f| f.peak as f64) })
@@ -123,13 +120,13 @@ impl PlanView {
                 };
                 c.text(text, kind, ink);
             }),
-            Column::figure("largest", 80.0, |c, &(_, row): &Line<'_>| match known(row).map(|f| (&row.kind, f.largest)) {
-                None => dash(c, useless(row).is_some()),
+            Column::figure("largest", 80.0, |c, &(_, row): &Line<'_>| match row.known().map(|f| (&row.kind, f.largest)) {
+                None => dash(c, row),
                 // When one pass fits, any size fits with more passes.
                 Some((Kind::Passes(..), _)) => c.figure("any", t.text1),
                 Some((_, Some([0, 0]))) => c.figure("none", t.text1),
                 Some((_, Some([n, most]))) if n == most => {
-                    let about = if known(row).is_some_and(|f| f.is_about) { "about " } else { "" };
+                    let about = if row.known().is_some_and(|f| f.is_about) { "about " } else { "" };
                     c.figure(format!("{about}{}", count(n)), t.text1);
                 }
                 Some((_, Some([n, most]))) => c.figure(format!("{}\u{2013}{}", count(n), count(most)), t.text1),
@@ -137,19 +134,21 @@ impl PlanView {
             })
             .by(Order::Largest, |i| -figure(i, |f| -(f.largest.map_or(0, |l| l[0]) as f64)))
             .from(if scene.knows { 520.0 } else { f32::INFINITY }),
-            Column::text("what it costs", Width::Share(1.4, 160.0), |c, &(_, row): &Line<'_>| match (useless(row), known(row)) {
-                (Some(why), _) => in_cell(c, &format!("does not apply: {why}"), t.text3, most_lines),
-                (_, Some(f)) => in_cell(c, &f.costs(|n| unit.sized(whole(n))), t.text2, most_lines),
-                _ => {}
+            Column::text("what it costs", Width::Share(1.4, 160.0), |c, &(_, row): &Line<'_>| {
+                match (row.useless(), row.known()) {
+                    (Some(why), _) => in_cell(c, &format!("does not apply: {why}"), t.text3, most_lines),
+                    (_, Some(f)) => in_cell(c, &f.costs(|n| unit.sized(whole(n))), t.text2, most_lines),
+                    _ => {}
+                }
             })
             .by(Order::Price, |i| {
-                let row = scene.rows.get(i).filter(|row| useless(row).is_none());
+                let row = scene.rows.get(i).filter(|row| row.useless().is_none());
                 row.map_or(f64::MAX, |row| f64::from(row.price.0 as u32 * 1000 + row.price.1))
             })
             .descends(false)
             .from(least),
             Column::text("how sure", Width::Exact(56.0), |c, &(_, row): &Line<'_>| {
-                if let Some(f) = known(row) {
+                if let Some(f) = row.known() {
                     c.text(f.trust.word(), Type::Body, t.text2);
                 }
             })
@@ -179,13 +178,11 @@ impl PlanView {
         }
         for (i, response) in &out.seen {
             if let Some(row) = scene.rows.get(*i).filter(|_| response.hovered()) {
-                let costs = row.figures.as_ref().map(|f| match &f.outcome {
-                    Outcome::Useless(why) => format!("Does not apply: {why}."),
-                    _ if f.cost.is_empty() => String::new(),
-                    _ => format!("Costs: {}.", f.costs(|n| Bytes(n).to_string())),
-                });
-                let mut lines: Vec<String> = costs.into_iter().filter(|costs| !costs.is_empty()).collect();
-                if let Some(f) = known(row) {
+                let mut lines: Vec<String> = row.useless().map(|why| format!("Does not apply: {why}.")).into_iter().collect();
+                if let Some(f) = row.known() {
+                    if !f.cost.is_empty() {
+                        lines.push(format!("Costs: {}.", f.costs(|n| Bytes(n).to_string())));
+                    }
                     let about = ENDS.iter().find(|(word, _)| *word == f.ends).map_or("", |(_, about)| about);
                     lines.push(format!("{}: {about}.", capital(f.ends)));
                     lines.push(format!("{}: {}.", capital(f.trust.word()), f.trust.about()));
@@ -209,18 +206,18 @@ fn in_cell(c: &Cell<'_>, text: &str, ink: egui::Color32, lines: usize) {
 
 /// A row's text for screen readers.
 fn spoken(row: &Row) -> String {
-    let Some(f) = &row.figures else { return format!("{}: being tried", row.title) };
-    match &f.outcome {
-        Outcome::Useless(why) => format!("{}: does not apply: {why}", row.title),
-        _ => {
-            let part = if row.is_part { ", part of the combination" } else { "" };
-            let largest = match f.largest {
-                Some([n, most]) if n < most => format!(", largest {} to {}", count(n), count(most)),
-                _ => String::new(),
-            };
-            format!("{}: peak {}, {}{largest}{part}", row.title, Bytes(f.peak), ends(f))
-        }
-    }
+    let Some(f) = row.known() else {
+        return match row.useless() {
+            Some(why) => format!("{}: does not apply: {why}", row.title),
+            None => format!("{}: being tried", row.title),
+        };
+    };
+    let part = if row.is_part { ", part of the combination" } else { "" };
+    let largest = match f.largest {
+        Some([n, most]) if n < most => format!(", largest {} to {}", count(n), count(most)),
+        _ => String::new(),
+    };
+    format!("{}: peak {}, {}{largest}{part}", row.title, Bytes(f.peak), ends(f))
 }
 
 fn ends(f: &Figures) -> String {
@@ -233,16 +230,3 @@ fn ends(f: &Figures) -> String {
 
 /// A row by its index.
 type Line<'a> = (usize, &'a Row);
-
-/// Why a change has no effect here.
-fn useless(row: &Row) -> Option<&str> {
-    match &row.figures.as_ref()?.outcome {
-        Outcome::Useless(why) => Some(why),
-        _ => None,
-    }
-}
-
-/// The figures of a change that was simulated and has an effect.
-fn known(row: &Row) -> Option<&Figures> {
-    row.figures.as_ref().filter(|_| useless(row).is_none())
-}

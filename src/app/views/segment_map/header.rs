@@ -7,6 +7,7 @@ use super::{HEIGHTS, SegmentMap};
 use crate::app::state::{Action, Item};
 use crate::app::theme::{Tokens, Type};
 use crate::app::views::ViewContext;
+use crate::app::widgets::pane::open_below;
 use crate::app::widgets::{Field, Icon, icon_button, menu_item, selector_button};
 use vramscope_core::units::Address;
 
@@ -44,7 +45,7 @@ impl SegmentMap {
         let span = self.span();
         let scale = Span::ALL.iter().position(|s| *s == span).unwrap_or(0);
         let button = selector_button(ui, "order", Order::NAMES[order]);
-        egui::Popup::menu(&button).gap(4.0).close_behavior(egui::PopupCloseBehavior::CloseOnClickOutside).show(|ui| {
+        open_below(&button, |ui| {
             ui.set_width(150.0);
             if let Some(i) = choose(ui, "Order of rows", &Order::NAMES, order) {
                 self.order = Order::ALL[i];

@@ -46,37 +46,22 @@ impl Scene<'_> {
     pub fn rects_of(&self, item: Item) -> Vec<(usize, Rect)> {
         let Scene { cx, picture, .. } = *self;
         let state = &picture.state;
-        let (from, to) = match item {
-            Item::Lifetime(_) | Item::Event(_) => {
-                let id = match item {
-                    Item::Event(event) => cx.data.tables.lifetimes.of_event(event),
-                    Item::Lifetime(id) => id,
-                    _ => LifetimeId::NONE,
-                };
-                let Some(block) = address_of(cx, Item::Lifetime(id)).and_then(|a| state.block_at(a)).map(|i| state.blocks[i])
-                else {
-                    return Vec::new();
-                };
-                if block.lifetime != id {
-                    return Vec::new();
-                }
-                (block.address, block.address + block.size)
+        let address = address_of(cx, item);
+        let block = || address.and_then(|a| state.block_at(a)).map(|i| state.blocks[i]);
+        let of_block = |id: LifetimeId| block().filter(|b| b.lifetime == id).map(|b| (b.address, b.size));
+        let extent = match item {
+            Item::Lifetime(id) => of_block(id),
+            Item::Event(event) => of_block(cx.data.tables.lifetimes.of_event(event)),
+            Item::Hole(_) => block().filter(|b| b.state == BlockState::Inactive).map(|b| (b.address, b.size)),
+            Item::Unmapped(address) => state.unmapped_at(cx.data.device(), address),
+            Item::Segment(address) => {
+                state.segment_at(address).map(|i| &state.segments[i]).map(|segment| (segment.address, segment.size))
             }
-            Item::Hole(address) => match state.block_at(address).map(|i| state.blocks[i]) {
-                Some(block) if block.state == BlockState::Inactive => (block.address, block.address + block.size),
-                _ => return Vec::new(),
-            },
-            Item::Unmapped(address) => match state.unmapped_at(cx.data.device(), address) {
-                Some((from, size)) => (from, from + size),
-                None => return Vec::new(),
-            },
-            Item::Segment(address) => match state.segment_at(address).map(|i| &state.segments[i]) {
-                Some(segment) => (segment.address, segment.address + segment.size),
-                None => return Vec::new(),
-            },
-            Item::Stack(_) | Item::Annotation(_) => return Vec::new(),
+            Item::Stack(_) | Item::Annotation(_) => None,
         };
-        self.rows_with(from, to).filter_map(|(row, from, to)| Some((row, self.part_rect(row, from, to)?))).collect()
+        let Some((from, size)) = extent else { return Vec::new() };
+        let rows = self.rows_with(from, from + size);
+        rows.filter_map(|(row, from, to)| Some((row, self.part_rect(row, from, to)?))).collect()
     }
 
     /// The rows that show a part of an address range, each with that part as offsets in its unit.

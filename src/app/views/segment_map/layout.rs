@@ -78,7 +78,7 @@ pub struct Group {
 const OWN_SCALE: u64 = 8;
 
 /// A segment, or all mapped runs of an expandable segment with the unmapped parts between them.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Unit {
     pub group: u32,
     pub address: u64,
@@ -256,10 +256,8 @@ impl Plan {
                     segments: i..i + 1,
                     blocks: segment.blocks.clone(),
                     reserved: segment.size,
-                    free: 0,
-                    largest_hole: 0,
-                    largest_at: 0,
                     age: age(segment.born),
+                    ..Unit::default()
                 }),
             }
         }
@@ -299,18 +297,7 @@ impl Plan {
                     last.blocks.end = i + 1;
                     last.end = last.end.max(end);
                 }
-                _ => self.units.push(Unit {
-                    group,
-                    address: block.address,
-                    end,
-                    segments: 0..0,
-                    blocks: i..i + 1,
-                    reserved: 0,
-                    free: 0,
-                    largest_hole: 0,
-                    largest_at: 0,
-                    age: 0,
-                }),
+                _ => self.units.push(Unit { group, address: block.address, end, blocks: i..i + 1, ..Unit::default() }),
             }
         }
     }

@@ -87,6 +87,7 @@ struct MeshKey {
     pixels_per_point: f32,
 }
 
+#[derive(Default)]
 struct SegmentMap {
     order: Order,
     /// `None` uses the default for the recording.
@@ -107,28 +108,6 @@ struct SegmentMap {
     is_hovering: bool,
     /// The target of the context menu.
     menu: Option<Item>,
-}
-
-impl Default for SegmentMap {
-    fn default() -> Self {
-        SegmentMap {
-            order: Order::default(),
-            span: None,
-            height: 0,
-            zoom: PanZoom::new(0.0, 1.0).with_least(1e-6),
-            fitted: 0,
-            scroll: 0.0,
-            picture: Derived::default(),
-            mesh: None,
-            legend: BlockLegend::default(),
-            search: String::new(),
-            search_failed: None,
-            shown_selection: None,
-            wants_scroll: false,
-            is_hovering: false,
-            menu: None,
-        }
-    }
 }
 
 impl View for SegmentMap {
@@ -153,12 +132,10 @@ impl View for SegmentMap {
                 false => cx.data.recording.addresses().why_not(),
             };
             if allocator_name(&cx.data.recording) != "PyTorch" {
-                empty_state(ui, &format!("{why} So there is no map to draw."), None);
-                return;
+                return empty_state(ui, &format!("{why} So there is no map to draw."), None);
             }
             let sentence = format!("{why} So there is no map to draw. A memory snapshot has addresses:");
-            empty_state(ui, &sentence, Some(&cx.words().say("torch.cuda.memory._dump_snapshot(\"snapshot.pickle\")")));
-            return;
+            return empty_state(ui, &sentence, Some(&cx.snapshot_line()));
         }
         if state.blocks.is_empty() && state.segments.is_empty() {
             nothing(ui, cx);
@@ -288,9 +265,7 @@ impl SegmentMap {
         let tokens = cx.tokens;
         let painter = ui.painter();
         axis(ui, scene);
-        let request = oom_at(cx, picture.state.event);
-        let served = layout::serves(cx.data.device(), &picture.plan, &picture.state);
-        for (rect, term) in paint::around(painter, tokens, &picture.plan, places, areas, self.scroll, request, &served) {
+        for (rect, term) in paint::around(painter, scene) {
             if rect.is_positive() {
                 term::explain_at(ui, rect, term);
             }
@@ -306,8 +281,7 @@ impl SegmentMap {
         };
         let body = painter.with_clip_rect(areas.rows);
         if self.mesh.as_ref().is_none_or(|(k, _)| *k != key) {
-            let shape = paint::rows(&body, tokens, cx.colours, &picture.plan, &picture.runs, places, areas, self.scroll);
-            self.mesh = Some((key, shape));
+            self.mesh = Some((key, paint::rows(&body, scene)));
         }
         if let Some((_, shape)) = &self.mesh {
             body.add(shape.clone());
@@ -322,7 +296,7 @@ impl SegmentMap {
         scene.cx.hover(&mut self.is_hovering, hit.as_ref().map(|(_, hit)| hit.item));
         let Some((at, hit)) = hit else { return };
         if ui.input(|i| i.pointer.time_since_last_movement()) > 0.12 {
-            hit.tip.show_at(response, response.id.with("tip"), at);
+            hit.tip.show_at(response, at);
         } else {
             ui.request_repaint_after(std::time::Duration::from_millis(120));
         }
@@ -400,11 +374,8 @@ fn outlines(ui: &Ui, scene: &Scene<'_>) {
     let mut batch = Batch::new(&painter);
     if let Some(item) = cx.shared.hovered.filter(|h| Some(*h) != cx.shared.selected()) {
         for (_, rect) in scene.rects_of(item) {
-            batch.outline(
-                rect.expand2(egui::vec2(0.0, ((3.0 - rect.height()) / 2.0).max(0.0))),
-                1.0,
-                Tokens::at(cx.tokens.text1, 0.6),
-            );
+            let grow = ((3.0 - rect.height()) / 2.0).max(0.0);
+            batch.outline(rect.expand2(egui::vec2(0.0, grow)), 1.0, Tokens::at(cx.tokens.text1, 0.6));
         }
     }
     let mut mark = None;
@@ -475,10 +446,7 @@ fn nothing(ui: &mut Ui, cx: &ViewContext<'_>) {
         let nothing = if cx.data.tables.curves.peak(Quantity::Reserved).0 > 0 { "reserved" } else { "live" };
         empty_state(ui, &format!("Nothing is {nothing} at the cursor. Move it to an instant with allocations."), None);
     } else {
-        empty_state(
-            ui,
-            "This recording has no segments. A memory snapshot records them:",
-            Some(&cx.words().say("torch.cuda.memory._dump_snapshot(\"snapshot.pickle\")")),
-        );
+        let sentence = "This recording has no segments. A memory snapshot records them:";
+        empty_state(ui, sentence, Some(&cx.snapshot_line()));
     }
 }

@@ -1,11 +1,11 @@
 //! Paints the segment map: rows as one mesh, and the overlays.
 
-use egui::{Align2, Color32, Painter, Rangef, Rect, Shape, pos2};
+use egui::{Align2, Painter, Rangef, Rect, Shape, pos2, vec2};
 
-use super::layout::{Group, Plan, Row};
+use super::hit::Scene;
+use super::layout::{Group, Row};
 use super::places::Places;
-use super::runs::{Run, RunKind, Runs};
-use crate::app::data::colours::Colours;
+use super::runs::{Run, RunKind};
 use crate::app::theme::{Tokens, Type};
 use crate::app::widgets::{Batch, Cut, DASH_LIMIT, Term, label};
 use vramscope_core::units::{Bytes, compared, count, counted};
@@ -29,14 +29,14 @@ impl Areas {
         let gutter = if pane.width() >= 160.0 { GUTTER } else { 8.0 };
         let bars = if pane.width() >= 300.0 { (pane.width() * 0.17).clamp(60.0, 110.0) } else { 0.0 };
         let gap = if bars > 0.0 { 28.0 } else { 0.0 };
-        let top = pane.top() + AXIS;
+        let (axis, below) = (pane.lines(0.0, AXIS), pane.inset(0.0, AXIS, 0.0, 0.0));
         let left = pane.left() + gutter;
         let right = (pane.right() - 12.0 - bars - gap).max(left + 8.0);
         Areas {
-            gutter: Rect::from_min_max(pos2(pane.left(), top), pos2(left, pane.bottom())),
-            rows: Rect::from_min_max(pos2(left, top), pos2(right, pane.bottom())),
-            axis: Rect::from_min_max(pos2(left, pane.top()), pos2(right, top)),
-            bars: Rect::from_min_max(pos2(right + gap, top), pos2(right + gap + bars, pane.bottom())),
+            gutter: below.with_max_x(left),
+            rows: below.across(left, right),
+            axis: axis.across(left, right),
+            bars: below.across(right + gap, right + gap + bars),
         }
     }
 
@@ -50,38 +50,28 @@ impl Areas {
 /// Flag on the class of a block outside the focus.
 pub const DIM: u8 = 0x80;
 
-/// Paints the blocks of the visible rows as one mesh.
-pub fn rows(
-    painter: &Painter,
-    tokens: &Tokens,
-    colours: &Colours,
-    plan: &Plan,
-    runs: &Runs,
-    places: &Places,
-    areas: &Areas,
-    scroll: f32,
-) -> Shape {
+/// The blocks of the visible rows as one mesh.
+pub fn rows(painter: &Painter, scene: &Scene<'_>) -> Shape {
+    let Scene { cx, picture, places, areas, scroll } = *scene;
+    let (tokens, colours, plan) = (cx.tokens, cx.colours, &picture.plan);
     let mut batch = Batch::new(painter).hatch_origin(areas.rows.min);
     let px = batch.pixel();
-    let dim = |class: u8, colour: Color32| {
-        if class & DIM == 0 { colour } else { Tokens::over(colour, tokens.s1, 0.25) }
+    let ink = |class: u8| match colours.colour(class & !DIM, tokens) {
+        colour if class & DIM == 0 => colour,
+        colour => Tokens::over(colour, tokens.s1, 0.25),
     };
     for row in places.between(scroll, scroll + areas.rows.height()) {
         let strip = areas.row(places, row, scroll);
         let last = plan.rows.get(row).map_or(0, |r| r.units.len());
-        for run in runs.of(row) {
+        for run in picture.runs.of(row) {
             let rect = run_rect(run, strip, px, last == 1);
             match run.kind {
-                RunKind::Live(class) => batch.rect_at_least_a_pixel(rect, dim(class, colours.colour(class & !DIM, tokens))),
-                RunKind::Rounding(class) => {
-                    let colour = Tokens::over(dim(class, colours.colour(class & !DIM, tokens)), tokens.s1, 0.5);
-                    batch.rect_at_least_a_pixel(rect, colour);
-                }
+                RunKind::Live(class) => batch.rect_at_least_a_pixel(rect, ink(class)),
+                RunKind::Rounding(class) => batch.rect_at_least_a_pixel(rect, Tokens::over(ink(class), tokens.s1, 0.5)),
                 RunKind::Pending(class) => {
-                    let colour = dim(class, colours.colour(class & !DIM, tokens));
-                    batch.rect(rect, Tokens::over(colour, tokens.s1, 0.35));
+                    batch.rect(rect, Tokens::over(ink(class), tokens.s1, 0.35));
                     if rect.width() >= 4.0 && rect.height() >= 4.0 {
-                        batch.outline(rect, 1.0, colour);
+                        batch.outline(rect, 1.0, ink(class));
                     }
                 }
                 RunKind::Hole => {
@@ -142,16 +132,11 @@ impl BarScale {
 
 /// Paints row numbers, group headers, the bars of the largest holes and the failed request. Returns the labels that have a
 /// glossary entry.
-pub fn around(
-    painter: &Painter,
-    tokens: &Tokens,
-    plan: &Plan,
-    places: &Places,
-    areas: &Areas,
-    scroll: f32,
-    request: Option<u64>,
-    served: &[bool],
-) -> Vec<(Rect, Term)> {
+pub fn around(painter: &Painter, scene: &Scene<'_>) -> Vec<(Rect, Term)> {
+    let Scene { cx, picture, places, areas, scroll } = *scene;
+    let (tokens, plan) = (cx.tokens, &picture.plan);
+    let request = super::oom_at(cx, picture.state.event);
+    let served = super::layout::serves(cx.data.device(), plan, &picture.state);
     let mut terms = Vec::new();
     let visible = places.between(scroll, scroll + areas.rows.height());
     let body = painter.with_clip_rect(areas.rows.across(areas.gutter.left(), painter.clip_rect().right()));
@@ -198,14 +183,9 @@ pub fn around(
             }
         }
         if areas.bars.is_positive() && largest_hole > 0 {
-            let height = (strip.height() * 0.6).clamp(1.0, 8.0);
-            let bar = Rect::from_x_y_ranges(
-                areas.bars.left()..=bar_end(largest_hole).max(areas.bars.left() + 1.0),
-                strip.center().y - height / 2.0..=strip.center().y + height / 2.0,
-            );
-            let clip = Rangef::new(areas.rows.top(), areas.rows.bottom());
-            let bar = bar.intersect(Rect::from_x_y_ranges(bar.x_range(), clip));
-            batch.rect(bar, tokens.text3);
+            let half = (strip.height() * 0.6).clamp(1.0, 8.0) / 2.0;
+            let bar = areas.bars.with_max_x(bar_end(largest_hole).max(areas.bars.left() + 1.0));
+            batch.rect(bar.intersect(bar.down(strip.center().y - half, strip.center().y + half)), tokens.text3);
         }
     }
     if let Some(size) = request
@@ -245,13 +225,10 @@ pub fn around(
             }
         }
     }
+    let across = areas.rows.across(areas.gutter.left() + 12.0, areas.bars.right().max(areas.rows.right()));
     for &(top, index) in &places.headers {
-        let y = areas.rows.top() - scroll + top;
-        let rect = Rect::from_x_y_ranges(
-            areas.gutter.left() + 12.0..=areas.bars.right().max(areas.rows.right()),
-            y..=y + super::layout::GROUP_HEIGHT,
-        );
-        if rect.bottom() < areas.rows.top() || rect.top() > areas.rows.bottom() {
+        let rect = across.lines(top - scroll, top - scroll + super::layout::GROUP_HEIGHT);
+        if !rect.y_range().intersects(areas.rows.y_range()) {
             continue;
         }
         let Some(group) = plan.groups.get(index as usize) else { continue };
@@ -323,11 +300,8 @@ fn row_label(row: &Row) -> String {
 /// The 3 px mark of the selected row in the gutter.
 pub fn mark(painter: &Painter, tokens: &Tokens, areas: &Areas, strip: Rect) {
     let grow = ((5.0 - strip.height()) / 2.0).max(0.0);
-    let rect = Rect::from_x_y_ranges(
-        areas.gutter.right() - 6.0..=areas.gutter.right() - 3.0,
-        strip.top() - grow..=strip.bottom() + grow,
-    );
-    painter.rect_filled(rect, 0, tokens.accent);
+    let right = areas.gutter.right();
+    painter.rect_filled(strip.across(right - 6.0, right - 3.0).expand2(vec2(0.0, grow)), 0, tokens.accent);
 }
 
 #[cfg(test)]

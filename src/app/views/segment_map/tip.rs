@@ -12,27 +12,22 @@ use vramscope_core::units::{Address, Bytes, count, counted};
 pub fn block(cx: &ViewContext<'_>, picture: &Picture, row: &Row, block: &BlockAt) -> Tip {
     let mut tip = if block.lifetime.is_some() {
         let place = place_name(cx.data, cx.roles.map(AsRef::as_ref), block.lifetime);
-        let tip = Tip::new(Bytes(block.size).to_string()).place(place).swatch(cx.colours.of(
-            cx.data,
-            block.lifetime,
-            picture.state.event,
-            cx.tokens,
-        ));
-        let tip = match role_words(cx.data, cx.roles.map(AsRef::as_ref), block.lifetime) {
-            Some(role) => tip.row("role", role),
-            None => tip,
-        };
-        tip.row("address", Address(block.address).to_string()).row("requested", Bytes(block.requested).to_string())
+        Tip::new(Bytes(block.size).to_string())
+            .place(place)
+            .swatch(cx.colours.of(cx.data, block.lifetime, picture.state.event, cx.tokens))
+            .row_if("role", role_words(cx.data, cx.roles.map(AsRef::as_ref), block.lifetime))
+            .row("address", Address(block.address))
+            .row("requested", Bytes(block.requested))
     } else {
-        Tip::new(format!("Hole of {}", Bytes(block.size))).row("address", Address(block.address).to_string())
+        Tip::new(format!("Hole of {}", Bytes(block.size))).row("address", Address(block.address))
     };
     if block.lifetime.is_some() && block.size > block.requested && block.requested > 0 {
-        tip = tip.row("rounding", Bytes(block.size - block.requested).to_string());
+        tip = tip.row("rounding", Bytes(block.size - block.requested));
     }
     if let Some(index) = picture.state.segment_at(block.address) {
         let segment = &picture.state.segments[index];
         tip = tip.row("segment", format!("{} of {}", count(index as u64 + 1), count(picture.state.segments.len() as u64)));
-        tip = tip.row("offset", Bytes(block.address - segment.address).to_string());
+        tip = tip.row("offset", Bytes(block.address - segment.address));
     }
     if block.state == BlockState::PendingFree {
         tip = tip.note("Freed, but another stream may still use it: its memory is not reusable yet.");
@@ -44,7 +39,7 @@ pub fn block(cx: &ViewContext<'_>, picture: &Picture, row: &Row, block: &BlockAt
 
 pub fn unmapped(from: u64, size: u64) -> Tip {
     Tip::new(format!("Not mapped, {}", Bytes(size)))
-        .row("address", Address(from).to_string())
+        .row("address", Address(from))
         .note("Address space of an expandable segment with no memory behind it: it costs nothing, and the segment can grow here.")
 }
 
@@ -58,17 +53,17 @@ pub fn segment(cx: &ViewContext<'_>, picture: &Picture, row: &Row, at: usize) ->
     let holes = holes.count();
     let title = if segment.is_expandable { "Expandable segment" } else { "Segment" };
     let mut tip = Tip::new(format!("{title} of {}", Bytes(segment.size)))
-        .row("address", Address(segment.address).to_string())
+        .row("address", Address(segment.address))
         .row("segment", format!("{} of {}", count(at as u64 + 1), count(state.segments.len() as u64)))
         .row("blocks", count((blocks.len() - holes) as u64))
         .row("free", format!("{} in {}", Bytes(free), counted(holes as u64, "hole", "holes")))
-        .row("largest hole", Bytes(largest).to_string());
+        .row("largest hole", Bytes(largest));
     // The bar shows the largest hole of the row, the other figures are about the segment.
     if picture.plan.is_wrapped && row.largest_hole != largest {
-        tip = tip.row("largest in this row", Bytes(row.largest_hole).to_string());
+        tip = tip.row("largest in this row", Bytes(row.largest_hole));
     }
     if let Some(request) = super::oom_at(cx, picture.state.event) {
-        tip = tip.red_row("the request", Bytes(request).to_string());
+        tip = tip.red_row("the request", Bytes(request));
     }
     if row.units.len() > 1 {
         tip = tip.note(folded(row));

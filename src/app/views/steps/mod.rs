@@ -71,18 +71,14 @@ impl View for StepsView {
             let caveat = steps.caveat(&data.names, data.device().events.len());
             Some(Found { how: steps.how(), caveat, steps, figures, growth })
         });
-        if !shown.is_fresh {
-            pane::progress_line(ui, ui.max_rect(), shown.fraction);
-        }
-        let Some(found) = shown.value else { return };
+        let Some(found) = pane::newest(ui, shown) else { return };
         if found.steps.is_empty() {
             let (sentence, line) = if cx.data.device().events.is_empty() {
                 no_history(&cx.data.recording, "This recording has no events, so there are no steps in it. Record the history:")
             } else {
                 NO_STEPS
             };
-            pane::empty_state(ui, sentence, Some(&cx.words().say(line)));
-            return;
+            return pane::empty_state(ui, sentence, Some(&cx.words().say(line)));
         }
         self.summary(ui, cx, &found);
         self.table(ui, cx, &found);
@@ -115,7 +111,10 @@ impl StepsView {
         let allocated = SizeColumn::of(first().map(|s| s.allocated));
         let greatest = f.iter().map(|s| s.peak.max(s.reserved)).max().unwrap_or(1) as f64;
         let quiet = |zero: bool| if zero { t.text3 } else { t.text1 };
-        let growth = |s: &StepFigures| if s.is_open { UNKNOWN.to_owned() } else { signed(s.growth(), size) };
+        let growth = |s: &StepFigures| match s.is_open {
+            true => UNKNOWN.to_owned(),
+            false => label::change(s.growth(), |n| size.figure(n)),
+        };
         let kept = |s: &StepFigures| s.kept.map_or_else(|| UNKNOWN.to_owned(), |bytes| size.figure(bytes));
         let in_use = match ui.available_width() {
             1000.0.. => "in use: solid all through the step, pale at its peak; dotted: reserved",
@@ -180,13 +179,3 @@ impl StepsView {
 
 /// Stands for a figure that the recording does not show, such as what the last step keeps.
 const UNKNOWN: &str = "\u{2013}";
-
-/// `+12.5`, `−3`, `same`, in the unit of the column.
-fn signed(bytes: i64, column: SizeColumn) -> String {
-    let size = column.figure(bytes.unsigned_abs());
-    match bytes {
-        0 => "same".to_owned(),
-        b if b > 0 => format!("+{size}"),
-        _ => format!("−{size}"),
-    }
-}

@@ -12,7 +12,7 @@ use crate::app::jobs::Derived;
 use crate::app::state::Axis;
 use crate::app::theme::{Tokens, Type};
 use crate::app::views::ViewContext;
-use crate::app::widgets::{Cut, Gesture, Intent, PanZoom, Scale, UnitAt, label, time_ticks, told_at};
+use crate::app::widgets::{Cut, Gesture, PanZoom, Scale, UnitAt, label, time_ticks, told_at};
 use vramscope_core::model::CategoryBands;
 use vramscope_core::units::Micros;
 
@@ -34,18 +34,9 @@ impl CategoriesAlone {
         let rect = Rect::from_x_y_ranges(x, axis.bottom() + 4.0..=pane.bottom() - 14.0);
         let response = told_at(ui, rect, "bands", Sense::click_and_drag(), egui::Role::Canvas, || "Bytes by category over time");
         let gesture = Gesture::read(&response);
-        let (from, to) = range.visible();
         if let Some(intent) = gesture.intent {
-            match intent {
-                Intent::DoubleClick(_) => range.fit(),
-                Intent::Select { from: a, to: b, done: true } => {
-                    let scale = Scale::horizontal(from, to, x);
-                    range.show(scale.value(a.x.min(b.x)), scale.value(a.x.max(b.x)));
-                }
-                other => {
-                    range.apply(&other, &Scale::horizontal(from, to, x), false);
-                }
-            }
+            let scale = range.horizontal(x);
+            range.apply(&intent, &scale, false);
         }
         let (from, to) = range.visible();
         let columns = ((x.span() * ui.ctx().pixels_per_point()).round() as usize).clamp(1, 16_384);
@@ -81,7 +72,7 @@ impl CategoriesAlone {
         if let Some((p, (category, row))) = hovered {
             painter.vline(p.x, rect.y_range(), egui::Stroke::new(1.0, Tokens::at(cx.tokens.text1, 0.4)));
             let when = Micros(canvas.x.value(p.x) as i64).to_string();
-            tip(cx.tokens, category, &row, Some(when)).show_at(&response, response.id.with("tip"), p);
+            tip(cx.tokens, category, &row, Some(when)).show_at(&response, p);
         }
         let at = rect.right_top() + vec2(0.0, NAMES / 2.0);
         label::text(&painter, at, Align2::RIGHT_CENTER, what, Type::Caption, cx.tokens.text3);

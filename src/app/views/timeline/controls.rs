@@ -6,10 +6,11 @@ use super::lanes::Lanes;
 use super::layout::{NAMES, Track};
 use super::paint::Canvas;
 use super::{MenuTarget, Timeline};
-use crate::app::state::{Action, Command, Item, shared};
+use crate::app::state::{Action, Command, Item};
 use crate::app::theme::Type;
 use crate::app::views::ViewContext;
-use crate::app::widgets::{Cut, Icon, Push, button, label, push_over, told_at};
+use crate::app::widgets::{Cut, Icon, Push, label, menu_entry, push_over, told_at};
+use vramscope_core::model::Frame;
 use vramscope_core::tables::stack_text;
 use vramscope_core::units::{Address, counted};
 
@@ -42,19 +43,16 @@ impl Timeline {
     /// A button that zooms to the chosen range.
     pub(super) fn range_ui(&self, ui: &mut Ui, cx: &ViewContext<'_>, canvas: &Canvas<'_>) {
         let Some((first, last)) = cx.shared.range else { return };
-        let device = cx.data.device();
-        let at = |e| shared::position(device, cx.shared.axis, e);
-        let (from, to) = (at(first), at(last));
+        let (from, to) = (canvas.position(first), canvas.position(last));
         let (left, right) = (canvas.x.at(from), canvas.x.at(to));
         let is_filling = right - left > canvas.tracks.x.span() * 0.85;
         if is_filling || right < canvas.tracks.x.min || left > canvas.tracks.x.max {
             return;
         }
         let middle = f32::midpoint(left.max(canvas.tracks.x.min), right.min(canvas.tracks.x.max));
-        let top = canvas.tracks.strata.top() + 6.0;
-        let area = Rect::from_center_size(pos2(middle, top + 10.0), vec2(180.0, 22.0));
-        let x = area.left().clamp(canvas.pane.left(), (canvas.pane.right() - area.width()).max(canvas.pane.left()));
-        let area = Rect::from_min_size(pos2(x, area.top()), area.size());
+        let (pane, width) = (canvas.pane, 180.0);
+        let x = (middle - width / 2.0).clamp(pane.left(), (pane.right() - width).max(pane.left()));
+        let area = Rect::from_min_size(pos2(x, canvas.tracks.strata.top() + 5.0), vec2(width, 22.0));
         let layout = egui::Layout::left_to_right(egui::Align::Center).with_main_align(egui::Align::Center);
         ui.scope_builder(UiBuilder::new().max_rect(area).layout(layout).id_salt("range"), |ui| {
             ui.spacing_mut().item_spacing.x = 4.0;
@@ -120,48 +118,27 @@ impl Timeline {
                 _ => None,
             };
             let stack = life.map(|l| l.stack).filter(|s| s.is_some());
-            let mut entry = |text: &str, enabled: bool, actions: &dyn Fn()| {
-                if button::menu_item(ui, text, None, None, enabled).clicked() && enabled {
-                    actions();
-                    ui.close();
+            let mut entry = |text: &str, actions: Option<Vec<Action>>| {
+                if menu_entry(ui, text, actions.is_some()) {
+                    actions.into_iter().flatten().for_each(|action| cx.actions.send(action));
                 }
             };
-            entry("Copy address", life.is_some() && cx.data.recording.addresses().is_known(), &|| {
-                if let Some(l) = life {
-                    cx.actions.send(Action::Copy(Address(l.address).to_string()));
-                }
-            });
-            entry("Copy stack", stack.is_some(), &|| {
-                if let Some(s) = stack {
-                    cx.actions.send(Action::Copy(stack_text(&cx.data.recording.stacks, s)));
-                }
-            });
-            entry("Open source", stack.is_some(), &|| {
-                let stacks = &cx.data.recording.stacks;
-                let frame = stack.and_then(|s| cx.data.names.index(s)).and_then(|i| cx.data.names.frame(i));
-                if let Some(f) = frame.and_then(|f| stacks.frame(f)) {
-                    cx.actions.send(Action::OpenSource { file: stacks.text(f.file).to_owned(), line: f.line });
-                }
-            });
-            entry("Zoom to life", item.is_some(), &|| {
-                cx.actions.send(Action::Select(item));
-                cx.actions.run(Command::FitSelection);
-            });
-            entry("Select same stack", stack.is_some(), &|| {
-                cx.actions.send(Action::Select(stack.map(Item::Stack)));
-            });
-            entry("List same stack", stack.is_some(), &|| {
-                cx.actions.send(Action::Select(item));
-                cx.actions.run(Command::QueryStack);
-            });
-            entry("Set A here", true, &|| cx.actions.send(Action::SetMarker(0, Some(event))));
-            entry("Set B here", true, &|| cx.actions.send(Action::SetMarker(1, Some(event))));
+            let (stacks, names) = (&cx.data.recording.stacks, &cx.data.names);
+            let copied = life.filter(|_| cx.data.recording.addresses().is_known()).map(|l| Address(l.address).to_string());
+            entry("Copy address", copied.map(|address| vec![Action::Copy(address)]));
+            entry("Copy stack", stack.map(|s| vec![Action::Copy(stack_text(stacks, s))]));
+            let frame = |s| names.index(s).and_then(|i| names.frame(i)).and_then(|f| stacks.frame(f));
+            let source = |f: Frame| Action::OpenSource { file: stacks.text(f.file).to_owned(), line: f.line };
+            entry("Open source", stack.map(|s| frame(s).map(source).into_iter().collect()));
+            let select_and = |command| vec![Action::Select(item), Action::Run(command)];
+            entry("Zoom to life", item.map(|_| select_and(Command::FitSelection)));
+            entry("Select same stack", stack.map(|s| vec![Action::Select(Some(Item::Stack(s)))]));
+            entry("List same stack", stack.map(|_| select_and(Command::QueryStack)));
+            entry("Set A here", Some(vec![Action::SetMarker(0, Some(event))]));
+            entry("Set B here", Some(vec![Action::SetMarker(1, Some(event))]));
             let has_markers = cx.shared.flags_shown().iter().any(Option::is_some);
-            entry("Clear A and B", has_markers, &|| {
-                cx.actions.send(Action::SetMarker(0, None));
-                cx.actions.send(Action::SetMarker(1, None));
-            });
-            entry("Show everything", true, &|| cx.actions.run(Command::ZoomFit));
+            entry("Clear A and B", has_markers.then(|| vec![Action::SetMarker(0, None), Action::SetMarker(1, None)]));
+            entry("Show everything", Some(vec![Action::Run(Command::ZoomFit)]));
         });
     }
 }

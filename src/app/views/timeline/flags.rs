@@ -14,21 +14,17 @@ impl Canvas<'_> {
     /// `taken`.
     pub fn pennants(&self, rect: Rect, marks: &Marks, taken: &mut Vec<Rect>) -> Pennants {
         let t = self.tokens;
-        let device = self.data.device();
-        let mut all: Vec<(f32, Pennant)> = Vec::new();
-        let place = |e: u32| self.x.at(shared::position(device, self.window.axis, e));
-        let visible = |e: u32| rect.x_range().contains(place(e));
-        let from = shared::event_at(device, self.window.axis, self.window.from);
-        let to = shared::event_at(device, self.window.axis, self.window.to);
+        let event_at = |x| shared::event_at(self.data.device(), self.window.axis, x);
+        let (from, to) = (event_at(self.window.from), event_at(self.window.to));
         let bursts =
             &marks.bursts[marks.bursts.partition_point(|b| b.last < from)..marks.bursts.partition_point(|b| b.first <= to)];
         let snapshots =
             &marks.snapshots[marks.snapshots.partition_point(|&s| s < from)..marks.snapshots.partition_point(|&s| s <= to)];
         // Pennants every few pixels would be noise, so some are skipped; the device lane counts all calls.
-        let every = (bursts.len() / 200).max(1);
-        all.extend(bursts.iter().step_by(every).filter(|b| visible(b.last)).map(|b| (place(b.last), Pennant::Burst(*b))));
-        let every = (snapshots.len() / 200).max(1);
-        all.extend(snapshots.iter().step_by(every).filter(|&&s| visible(s)).map(|&s| (place(s), Pennant::Snapshot(s))));
+        let some = |n: usize| (n / 200).max(1);
+        let bursts = bursts.iter().step_by(some(bursts.len())).map(|b| (self.at(b.last), Pennant::Burst(*b)));
+        let snapshots = snapshots.iter().step_by(some(snapshots.len())).map(|&s| (self.at(s), Pennant::Snapshot(s)));
+        let mut all: Vec<_> = bursts.chain(snapshots).filter(|(x, _)| rect.x_range().contains(*x)).collect();
         all.sort_by(|a, b| a.0.total_cmp(&b.0));
         // Below the limit's line and its name.
         let top = rect.top() + if marks.cap.is_some() { 18.0 } else { 0.0 };

@@ -9,21 +9,21 @@ use super::under::{Scene, Under};
 use super::{BeforeBox, Grip, MenuTarget, Timeline};
 use crate::app::state::{Action, Axis, Command, Item, TrackLayout, shared};
 use crate::app::views::ViewContext;
-use crate::app::widgets::{BOX_LEAST, Cut, Gesture, Intent, PanZoom, Scale, box_within, told_at};
+use crate::app::widgets::{BOX_LEAST, Cut, Gesture, Intent, PanZoom, Scale, box_within, paint_zoom_box, told_at};
 
 impl Timeline {
     pub(super) fn gestures(&mut self, ui: &Ui, cx: &ViewContext<'_>, scene: &Scene<'_>, response: &Response, top: f64) {
         let canvas = scene.canvas;
         let device = cx.data.device();
         let gesture = Gesture::read_where(response, !cx.shared.shows_all(device) || self.bytes.is_some());
-        let cursor_x = canvas.x.at(shared::position(device, cx.shared.axis, cx.shared.cursor));
+        let cursor_x = canvas.at(cx.shared.cursor);
         let on_cursor = |p: Pos2| canvas.tracks.axis.is_some_and(|a| a.contains(p)) || (p.x - cursor_x).abs() <= 4.0;
         // A flag can be grabbed where it is drawn, its line only where the cursor's line does not cover it.
         let on_marker = |p: Pos2| {
             let flag = canvas.tracks.axis.is_some_and(|a| (a.bottom() - 15.0..=a.bottom() + 4.0).contains(&p.y));
             (0..2).find(|&i| {
                 let Some(event) = cx.shared.flags_shown()[i] else { return false };
-                let away = (p.x - canvas.x.at(shared::position(device, cx.shared.axis, event))).abs();
+                let away = (p.x - canvas.at(event)).abs();
                 away <= if flag { 9.0 } else { 3.0 } && (flag || (p.x - cursor_x).abs() > 4.0)
             })
         };
@@ -55,33 +55,21 @@ impl Timeline {
             ui.set_cursor_icon(icon);
         }
         self.tooltip(ui, cx, scene, response, under.as_ref(), gesture.hover, event_at);
-        let is_done = response.drag_stopped();
-        let intent = gesture.intent;
         match (self.grip, gesture.hover) {
             (Some(Grip::Cursor), Some(p)) => cx.actions.send(Action::SetCursor(event_at(p))),
             (Some(Grip::Marker(which)), Some(p)) => cx.actions.send(Action::SetMarker(which, Some(event_at(p)))),
             _ => {
-                if let Some(intent) = intent {
-                    let intent = self.still_bytes(intent, ui.input(|i| i.time));
+                if let Some(intent) = gesture.intent {
+                    let read = self.wheel.read(intent, ui.input(|i| i.time));
+                    // A wheel that goes on zooming bytes does so only while they are zoomed.
+                    let intent = if self.bytes.is_some() { read } else { intent };
                     self.act(cx, scene, intent, event_at, top);
                 }
             }
         }
-        if is_done {
+        if response.drag_stopped() {
             self.grip = None;
         }
-    }
-
-    /// egui smooths the wheel over several frames. When Ctrl is released meanwhile, the remaining motion still zooms bytes.
-    fn still_bytes(&mut self, intent: Intent, now: f64) -> Intent {
-        match intent {
-            Intent::ZoomBytes { .. } => self.zoomed_bytes_at = now,
-            Intent::ZoomTime { factor, at } if self.bytes.is_some() && now - self.zoomed_bytes_at < 0.25 => {
-                return Intent::ZoomBytes { factor, at };
-            }
-            _ => {}
-        }
-        intent
     }
 
     pub(super) fn act(
@@ -198,7 +186,7 @@ impl Timeline {
             let tip = scene.tip(under, event_at(at), at, cx.colours, cx.roles.map(AsRef::as_ref));
             // Tooltips keep the legend below the plots readable.
             let floor = scene.canvas.tracks.legend.map_or(f32::INFINITY, |l| l.top());
-            tip.show_above(response, response.id.with("tip"), at, floor);
+            tip.show_above(response, at, floor);
         }
     }
 
@@ -265,7 +253,7 @@ impl Timeline {
                     show(x.value(left), x.value(right));
                 } else if right - left >= BOX_LEAST {
                     let drawn = Rect::from_x_y_ranges(egui::Rangef::new(left, right), rect.y_range());
-                    super::overlay::paint_box(&ui.painter_at(rect), cx.tokens, drawn);
+                    paint_zoom_box(&ui.painter_at(rect), cx.tokens, drawn);
                 }
             }
             Some(Intent::DoubleClick(_)) => cx.actions.run(Command::ZoomFit),

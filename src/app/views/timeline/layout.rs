@@ -409,6 +409,11 @@ pub(super) enum CapAt {
     Above,
 }
 
+/// The top of a range, extended for a limit that is near it.
+fn with_cap(top: u64, cap: Option<u64>) -> u64 {
+    cap.filter(|&cap| cap_at(cap, top) == CapAt::Inside).map_or(top, |cap| cap.max(top))
+}
+
 /// Whether a limit is close enough to `top` to extend the range for it.
 pub(super) fn cap_at(cap: u64, top: u64) -> CapAt {
     if cap as f64 <= top as f64 * 1.3 { CapAt::Inside } else { CapAt::Above }
@@ -419,11 +424,7 @@ pub(super) fn curves_range(reserved: &[Cell], active: &[Cell], requested: &[Cell
     let all = || reserved.iter().chain(active).chain(requested);
     let top = all().map(|c| c.max).max().unwrap_or(0);
     let low = all().map(|c| c.min).min().unwrap_or(0);
-    let high = match cap {
-        Some(cap) if cap_at(cap, top) == CapAt::Inside => top.max(cap),
-        _ => top,
-    };
-    let (low, high) = (low as f64, (high as f64).max(512.0));
+    let (low, high) = (low as f64, (with_cap(top, cap) as f64).max(512.0));
     let pad = (high - low) * 0.06;
     let low = if low < high * 0.35 { 0.0 } else { (low - pad).max(0.0) };
     (low, high + pad.max(high * 0.004))
@@ -432,11 +433,7 @@ pub(super) fn curves_range(reserved: &[Cell], active: &[Cell], requested: &[Cell
 /// Bytes at the top of the strata: the most reserved in the window (and a limit near it), rounded up so that panning does not
 /// rescale the picture at every step.
 pub(super) fn strata_top(reserved: &[Cell], active: &[Cell], cap: Option<u64>) -> f64 {
-    let top = reserved.iter().chain(active).map(|c| c.max).max().unwrap_or(0).max(512);
-    let top = match cap {
-        Some(cap) if cap_at(cap, top) == CapAt::Inside => top.max(cap),
-        _ => top,
-    };
+    let top = with_cap(reserved.iter().chain(active).map(|c| c.max).max().unwrap_or(0).max(512), cap);
     let grain = (1u64 << (63 - top.leading_zeros())) / 32;
     (top + top / 50).div_ceil(grain.max(1)) as f64 * grain.max(1) as f64
 }

@@ -31,7 +31,7 @@ use crate::app::data::compare::name_of;
 use crate::app::jobs::Derived;
 use crate::app::jobs::identity::Identity;
 use crate::app::state::{Action, Axis, ColourBy, Item, ViewKind, shared};
-use crate::app::widgets::{Icon, PixelTexture, Rest, Scale, Term, button, told_at};
+use crate::app::widgets::{ByteWheel, Icon, PixelTexture, Rest, Scale, Term, button, told_at};
 use categories_alone::CategoriesAlone;
 use flags::Pennants;
 use image::StrataImage;
@@ -129,15 +129,17 @@ struct BeforeBox {
     is_left: bool,
 }
 
+/// The curves of a window, keyed by whether its marks are known and by the identity of the query result too.
+type Curves = Derived<(Window, bool, Option<Identity>), WindowPicture>;
+
 #[derive(Default)]
 struct Timeline {
     marks: Derived<(), Marks>,
     lanes: Lanes,
     alone: CategoriesAlone,
     samples_alone: SamplesAlone,
-    /// Keyed by the identity of the query result too.
-    overview: Derived<(Window, Option<Identity>), WindowPicture>,
-    window: Derived<(Window, bool, Option<Identity>), WindowPicture>,
+    overview: Curves,
+    window: Curves,
     strata: Derived<StrataKey, StrataPicture>,
     image: Derived<ImageKey, StrataImage>,
     legend: BlockLegend,
@@ -146,8 +148,7 @@ struct Timeline {
     bytes: Option<(f64, f64)>,
     /// States before each zoom box, oldest first. Going back to such a window restores its byte range too.
     before_boxes: Vec<BeforeBox>,
-    /// When the bytes were last zoomed, in seconds of egui's clock.
-    zoomed_bytes_at: f64,
+    wheel: ByteWheel,
     /// [`SharedViewState::fitted`](shared::SharedViewState::fitted) at the last frame.
     fitted: u32,
     grip: Option<Grip>,
@@ -229,11 +230,10 @@ impl View for Timeline {
             return;
         }
         if device.events.is_empty() {
-            cx.without_history(
+            return cx.without_history(
                 ui,
                 "This recording has no events, only the state at its end. Record the history to see memory over time:",
             );
-            return;
         }
         let data = Arc::clone(cx.data);
         let marks = self.marks.get(cx.jobs, "marks", &(), move |_| Some(Marks::of(&data))).value;
@@ -253,7 +253,7 @@ impl View for Timeline {
             format!("Timeline, {} events, cursor at {}", device.events.len(), cx.shared.cursor)
         });
 
-        let picture = self.window_picture(cx, window, marks.clone());
+        let picture = curves(&mut self.window, cx, "timeline curves", window, marks.clone());
         let cap = marks.as_ref().and_then(|m| m.cap);
         let cap_bytes = cap.map(|c| c.bytes);
         let painter = ui.painter_at(pane_rect);
@@ -270,7 +270,8 @@ impl View for Timeline {
         let pointer = response.hover_pos().filter(|_| response.contains_pointer());
         canvas.pointer_y = pointer.map(|p| p.y).filter(|&y| canvas.reads_bytes(y) && !canvas.is_at_name(y));
         if let Some(rect) = tracks.open(Track::Overview) {
-            let overview = self.overview_picture(cx, window);
+            let (from, to) = shared::domain(device, window.axis);
+            let overview = curves(&mut self.overview, cx, "timeline overview", Window { from, to, ..window }, None);
             canvas.overview(rect, overview.as_deref(), cap);
             self.overview_ui(ui, cx, rect);
         }
@@ -351,24 +352,20 @@ impl View for Timeline {
     }
 }
 
+fn curves(
+    known: &mut Curves,
+    cx: &ViewContext<'_>,
+    name: &str,
+    window: Window,
+    marks: Option<Arc<Marks>>,
+) -> Option<Arc<WindowPicture>> {
+    let (data, matching) = (Arc::clone(cx.data), cx.matching.cloned());
+    let key = (window, marks.is_some(), matching.as_ref().map(Identity::of));
+    let job = move |_: &_| Some(WindowPicture::compute(&data, marks.as_deref(), matching.as_deref(), window));
+    known.get(cx.jobs, name, &key, job).value
+}
+
 impl Timeline {
-    fn window_picture(&mut self, cx: &ViewContext<'_>, window: Window, marks: Option<Arc<Marks>>) -> Option<Arc<WindowPicture>> {
-        let data = Arc::clone(cx.data);
-        let matching = cx.matching.cloned();
-        let key = (window, marks.is_some(), matching.as_ref().map(Identity::of));
-        let job = move |_: &_| Some(WindowPicture::compute(&data, marks.as_deref(), matching.as_deref(), window));
-        self.window.get(cx.jobs, "timeline curves", &key, job).value
-    }
-
-    fn overview_picture(&mut self, cx: &ViewContext<'_>, window: Window) -> Option<Arc<WindowPicture>> {
-        let (from, to) = shared::domain(cx.data.device(), window.axis);
-        let whole = Window { from, to, ..window };
-        let (data, matching) = (Arc::clone(cx.data), cx.matching.cloned());
-        let key = (whole, matching.as_ref().map(Identity::of));
-        let job = move |_: &_| Some(WindowPicture::compute(&data, None, matching.as_deref(), whole));
-        self.overview.get(cx.jobs, "timeline overview", &key, job).value
-    }
-
     /// The newest image of the strata, or one of an older window while it is computed.
     fn strata_image(
         &mut self,
@@ -423,10 +420,8 @@ impl Timeline {
     ) {
         let canvas = scene.canvas;
         let t = cx.tokens;
-        let device = cx.data.device();
         if let Some((first, last)) = cx.shared.range {
-            let at = |e| canvas.x.at(shared::position(device, cx.shared.axis, e));
-            canvas.range(at(first), at(last), &canvas.range_figures(first, last));
+            canvas.range(canvas.at(first), canvas.at(last), &canvas.range_figures(first, last));
         }
         if let Some(picture) = scene.strata {
             if let Some(Item::Lifetime(id)) = cx.shared.selected() {

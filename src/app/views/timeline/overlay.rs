@@ -8,7 +8,7 @@ use super::picture::{StrataPicture, Window};
 use super::place::{AxisMarks, ValueChip};
 use crate::app::state::{Axis, Item, SharedViewState, events_of_range, shared};
 use crate::app::theme::{Tokens, Type};
-use crate::app::widgets::{Batch, Cut, DASH_MARKER, PixelColumn, Scale, Term, chip};
+use crate::app::widgets::{Batch, Cut, DASH_MARKER, PixelColumn, Scale, Term, chip, paint_zoom_box};
 use vramscope_core::tables::{LifetimeId, NO_EVENT, Quantity};
 use vramscope_core::units::{Bytes, counted};
 
@@ -42,8 +42,6 @@ impl Canvas<'_> {
     /// each in its own track.
     pub fn out_of_range(&self, shared: &SharedViewState) {
         let t = self.tokens;
-        let device = self.data.device();
-        let of = |e: u32| shared::position(device, self.window.axis, e);
         let mut batch = Batch::new(self.painter);
         let mut mark = |(from, to): (f64, f64), y: Rangef, ink: Color32| {
             let x = match outside(&self.window, from, to) {
@@ -53,12 +51,13 @@ impl Canvas<'_> {
             };
             batch.rect(Rect::from_x_y_ranges(x, y), ink);
         };
+        let instant = |event| (self.position(event), self.position(event));
         if let Some(axis) = self.tracks.axis {
-            mark((of(shared.cursor), of(shared.cursor)), Rangef::new(axis.bottom() - 16.0, axis.bottom()), t.accent);
+            mark(instant(shared.cursor), Rangef::new(axis.bottom() - 16.0, axis.bottom()), t.accent);
         }
         let curves = self.tracks.open(Track::Curves).unwrap_or(self.tracks.strata);
         for &oom in &self.data.ooms {
-            mark((of(oom), of(oom)), Rangef::new(curves.top(), curves.top() + 24.0), t.red);
+            mark(instant(oom), Rangef::new(curves.top(), curves.top() + 24.0), t.red);
         }
         if let Some(extent) = shared.selected().and_then(|item| self.extent_of(item)) {
             let middle = self.tracks.strata.center().y;
@@ -70,13 +69,12 @@ impl Canvas<'_> {
     /// Start and end of a thing on the axis; `None` for things without a time.
     fn extent_of(&self, item: Item) -> Option<(f64, f64)> {
         let device = self.data.device();
-        let of = |e: u32| shared::position(device, self.window.axis, e);
         match item {
-            Item::Event(e) => Some((of(e), of(e))),
+            Item::Event(e) => Some((self.position(e), self.position(e))),
             Item::Lifetime(id) => {
                 let (first, last) = shared::domain(device, self.window.axis);
-                let (born, gone) = (self.data.tables.lifetimes.born(id), self.data.tables.lifetimes.gone(id));
-                Some((if born == NO_EVENT { first } else { of(born) }, if gone == NO_EVENT { last } else { of(gone) }))
+                let of = |e: u32, none: f64| if e == NO_EVENT { none } else { self.position(e) };
+                Some((of(self.data.tables.lifetimes.born(id), first), of(self.data.tables.lifetimes.gone(id), last)))
             }
             Item::Annotation(i) => {
                 let a = device.annotations.get(i as usize)?;
@@ -123,7 +121,7 @@ impl Canvas<'_> {
     /// Draws a zoom box, labelled with the part of the axis and of the bytes that it would show.
     pub fn zoom_box(&self, area: Rect, time: Option<(f64, f64)>, bytes: Option<(f64, f64)>) {
         let painter = self.within(self.tracks.canvas());
-        paint_box(&painter, self.tokens, area);
+        paint_zoom_box(&painter, self.tokens, area);
         let mut figures = Vec::new();
         if let Some((from, to)) = time {
             let events = shared::events_within(self.data.device(), self.window.axis, from, to);
@@ -195,10 +193,8 @@ impl Canvas<'_> {
         if is_selected && drawn.iter().all(Option::is_none) {
             // A lifetime shorter than a pixel column may be missing in the picture, so its place is marked at the bottom.
             let lifetimes = &self.data.tables.lifetimes;
-            let device = self.data.device();
-            let place =
-                |e: u32, none: u32| self.x.at(shared::position(device, self.window.axis, if e == NO_EVENT { none } else { e }));
-            let last = device.events.len().saturating_sub(1) as u32;
+            let place = |e: u32, none: u32| self.at(if e == NO_EVENT { none } else { e });
+            let last = self.data.device().events.len().saturating_sub(1) as u32;
             let life = Rangef::new(place(lifetimes.born(id), 0), place(lifetimes.gone(id), last));
             let bar = Rect::from_x_y_ranges(life, Rangef::new(rect.bottom() - 3.0, rect.bottom()));
             batch.rect_at_least_a_pixel(bar, ink);
@@ -293,10 +289,7 @@ impl Canvas<'_> {
         }
         let [Some(a), Some(b)] = *markers else { return None };
         let text = format!("A to B: {}", self.between(a.min(b), a.max(b)));
-        let place = |e: u32| {
-            let x = self.x.at(shared::position(self.data.device(), self.window.axis, e));
-            x.clamp(self.tracks.x.min, self.tracks.x.max)
-        };
+        let place = |e: u32| self.at(e).clamp(self.tracks.x.min, self.tracks.x.max);
         let size = chip::chip_rect(self.painter, Pos2::ZERO, Align2::CENTER_CENTER, &text, Type::Mono).size();
         // In the curves, because in the strata the figures would cover what is compared.
         let curves = self.tracks.open(Track::Curves).filter(|lane| lane.height() >= 40.0);
@@ -433,13 +426,6 @@ fn outlined(drawn: &[Option<(f32, f32)>], pixel: f32, is_selected: bool) -> (Vec
     };
     let line = |e: &Option<(f32, f32)>| e.filter(|e| is_line(*e)).map(|(top, bottom)| f32::midpoint(top, bottom));
     (drawn.iter().map(outline).collect(), drawn.iter().map(line).collect())
-}
-
-pub(super) fn paint_box(painter: &egui::Painter, tokens: &Tokens, area: Rect) {
-    let mut batch = Batch::new(painter);
-    batch.rect(area, Tokens::at(tokens.accent, 0.13));
-    batch.outline(area, 1.0, tokens.accent);
-    batch.paint(painter);
 }
 
 #[cfg(test)]

@@ -36,6 +36,16 @@ impl Canvas<'_> {
         self.painter.with_clip_rect(rect.intersect(self.painter.clip_rect()))
     }
 
+    /// The place of an event on the axis.
+    pub(super) fn position(&self, event: u32) -> f64 {
+        shared::position(self.data.device(), self.window.axis, event)
+    }
+
+    /// Screen x of an event, also outside the plots.
+    pub(super) fn at(&self, event: u32) -> f32 {
+        self.x.at(self.position(event))
+    }
+
     pub(super) fn name(&self, rect: Rect, name: &str, below: &str) {
         let area = rect.lines(0.0, 16.0).across(self.pane.left() + 12.0, self.tracks.x.min - 6.0);
         label::text_in(self.painter, area, name, Type::Caption, self.tokens.text2);
@@ -73,10 +83,7 @@ impl Canvas<'_> {
         if let Some(p) = picture.filter(|p| p.window.axis == self.window.axis) {
             let top = layout::strata_top(&p.reserved, &p.active, cap.map(|c| c.bytes));
             let y = Scale::vertical(0.0, top, rect.y_range());
-            let profile = |cells: &[Cell]| -> Vec<Option<PixelColumn>> {
-                let of = |c: &Cell| PixelColumn::from_values((c.min as f64, c.max as f64, c.last as f64), |v| y.at(v));
-                cells.iter().map(|c| Some(of(c))).collect()
-            };
+            let profile = |cells: &[Cell]| -> Vec<_> { cells.iter().map(|c| Some(PixelColumn::of(c, &y))).collect() };
             batch.fill_under(&profile(&p.reserved), rect.left(), rect.bottom(), t.s4);
             batch.fill_under(&profile(&p.active), rect.left(), rect.bottom(), t.other);
             if let Some(cells) = &p.matching {
@@ -87,7 +94,7 @@ impl Canvas<'_> {
             }
         }
         for &oom in &self.data.ooms {
-            batch.vline(x.at(shared::position(self.data.device(), self.window.axis, oom)), rect.y_range(), 1.0, t.red);
+            batch.vline(x.at(self.position(oom)), rect.y_range(), 1.0, t.red);
         }
         let (left, right) = (x.at(self.window.from), x.at(self.window.to).max(x.at(self.window.from) + 2.0));
         let veil = Tokens::at(t.s1, 0.62);
@@ -132,21 +139,13 @@ impl Canvas<'_> {
         batch.paint(self.painter);
         let area = rect.across(self.tracks.x.min - 30.0, self.pane.right());
         ticks.paint_across_around(&self.within(area), t, &self.x, strip, UnitAt::First, taken);
-        if self.window.axis == Axis::Event {
-            self.name(Rect::from_min_max(pos2(rect.left(), strip.top() - 1.0), strip.max), "Event", "");
-        } else {
-            self.name(Rect::from_min_max(pos2(rect.left(), strip.top() - 1.0), strip.max), "Time", "");
-        }
-        if rect.height() > 20.0
-            && let Some((first_us, _)) = device.events.time_range()
-        {
+        let name = if self.window.axis == Axis::Event { "Event" } else { "Time" };
+        self.name(strip.with_min_y(strip.top() - 1.0), name, "");
+        if rect.height() > 20.0 && device.events.has_time {
             let row = rect.with_max_y(strip.top() + 2.0);
             self.name(row, "Time", "");
-            let at = |value: f64| {
-                let event = shared::event_at(device, Axis::Event, value);
-                device.events.time_us.get(event as usize).map(|t| t - first_us)
-            };
-            let times: Vec<(f32, i64)> = ticks.ticks.iter().filter_map(|(v, _)| Some((self.x.at(*v), at(*v)?))).collect();
+            let at = |value: f64| self.data.since_start(shared::event_at(device, Axis::Event, value));
+            let times: Vec<(f32, i64)> = ticks.ticks.iter().filter_map(|(v, _)| Some((self.x.at(*v), at(*v)?.0))).collect();
             // Ticks with the same time share a label, since the last tick may lie beyond the last event.
             let gap = times.windows(2).map(|w| w[1].1 - w[0].1).filter(|gap| *gap > 0).min().unwrap_or(1);
             let is_again = |i: usize| i > 0 && times[i - 1].1 == times[i].1;
@@ -203,10 +202,8 @@ impl Canvas<'_> {
         self.byte_axis(rect, y, "Curves");
         let painter = self.within(rect);
         let sources = self.sources(&picture.window);
-        let profile = |cells: &[Cell]| -> Vec<Option<PixelColumn>> {
-            let of = |c: &Cell| PixelColumn::from_values((c.min as f64, c.max as f64, c.last as f64), |v| y.at(v));
-            sources.iter().map(|s| s.and_then(|i| cells.get(i)).map(of)).collect()
-        };
+        let profile =
+            |cells: &[Cell]| -> Vec<_> { sources.iter().map(|s| Some(PixelColumn::of(cells.get((*s)?)?, y))).collect() };
         let (reserved, active, requested) = (profile(&picture.reserved), profile(&picture.active), profile(&picture.requested));
         // A query's curve is in the accent, which is blue too, so the other curves turn grey.
         let blue = if picture.matching.is_some() { t.text3 } else { t.slot(0) };
@@ -248,7 +245,7 @@ impl Canvas<'_> {
 
     /// Marks the peak of the allocations that match the query, with its bytes. Returns the covered rectangle.
     pub fn matching_peak(&self, rect: Rect, y: &Scale, (bytes, event): (u64, u32), taken: &[Rect]) -> Option<Rect> {
-        let x = self.x.at(shared::position(self.data.device(), self.window.axis, event));
+        let x = self.at(event);
         if bytes == 0 || !rect.x_range().contains(x) {
             return None;
         }
@@ -378,9 +375,8 @@ impl Canvas<'_> {
         let painter = self.within(rect);
         let mut batch = Batch::new(&painter);
         if let Some(picture) = picture.filter(|p| p.has_reserved) {
-            let of = |c: &Cell| PixelColumn::from_values((c.min as f64, c.max as f64, c.last as f64), |v| y.at(v));
             let sources = self.sources(&picture.window);
-            let reserved: Vec<_> = sources.iter().map(|s| s.and_then(|i| picture.reserved.get(i)).map(of)).collect();
+            let reserved: Vec<_> = sources.iter().map(|s| Some(PixelColumn::of(picture.reserved.get((*s)?)?, y))).collect();
             batch.curve(&reserved, rect.left(), 1.0, self.tokens.text1);
         }
         self.cap_line(&mut batch, rect, y, cap);

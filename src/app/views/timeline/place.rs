@@ -5,7 +5,7 @@ use egui::{Align2, Color32, Rangef, Rect, pos2, vec2};
 use super::layout::{self, Track};
 use super::marks::clusters;
 use super::paint::Canvas;
-use crate::app::state::{Axis, SharedViewState, shared};
+use crate::app::state::{Axis, SharedViewState};
 use crate::app::theme::Type;
 use crate::app::widgets::{Scale, chip, label};
 use vramscope_core::tables::Quantity;
@@ -81,10 +81,9 @@ impl Canvas<'_> {
 
     /// An event as the axis counts it: its number, or the time since the first event.
     fn place_text(&self, event: u32) -> String {
-        let events = &self.data.device().events;
-        match (self.window.axis, events.time_range(), events.time_us.get(event as usize)) {
-            (Axis::Time, Some((first, _)), Some(&t)) => self.time_text((t - first) as f64),
-            _ => count(u64::from(event)),
+        match self.data.since_start(event).filter(|_| self.window.axis == Axis::Time) {
+            Some(time) => self.time_text(time.0 as f64),
+            None => count(u64::from(event)),
         }
     }
 
@@ -135,8 +134,7 @@ impl Canvas<'_> {
 
     /// Screen x of an event; `None` outside the plots.
     pub fn x_of(&self, event: u32) -> Option<f32> {
-        let x = self.x.at(shared::position(self.data.device(), self.window.axis, event));
-        self.tracks.x.expand(0.5).contains(x).then_some(x)
+        Some(self.at(event)).filter(|x| self.tracks.x.expand(0.5).contains(*x))
     }
 }
 

@@ -9,7 +9,7 @@ use super::marks::{Cap, Why};
 use super::paint::Canvas;
 use super::picture::StrataPicture;
 use crate::app::data::colours::Colours;
-use crate::app::state::{Axis, Item, shared};
+use crate::app::state::{Axis, Item};
 use crate::app::views::block_legend::NO_BLOCKS;
 use crate::app::views::block_name::{place_name, role_words};
 use crate::app::widgets::{Figures, Scale, Term, Tip};
@@ -92,9 +92,9 @@ impl Scene<'_> {
         let inside = |rect: Option<Rect>| rect.is_some_and(|r| r.contains(p));
         let on_axis = c.tracks.axis.is_some_and(|a| a.expand2(egui::vec2(40.0, 0.0)).contains(p));
         if on_axis {
-            let x_of = |e: u32| c.x.at(shared::position(c.data.device(), c.window.axis, e));
-            let near = c.data.ooms.iter().copied().filter(|&e| (x_of(e) - p.x).abs() < 18.0);
-            return near.min_by(|a, b| (x_of(*a) - p.x).abs().total_cmp(&(x_of(*b) - p.x).abs())).map(Under::Oom);
+            let away = |e: u32| (c.at(e) - p.x).abs();
+            let near = c.data.ooms.iter().copied().filter(|&e| away(e) < 18.0);
+            return near.min_by(|a, b| away(*a).total_cmp(&away(*b))).map(Under::Oom);
         }
         if let Some((_, term)) = self.names.iter().find(|(rect, _)| rect.contains(p)) {
             return Some(Under::Name(*term));
@@ -131,7 +131,7 @@ impl Scene<'_> {
             Under::Run { run, event, .. } => match run.part() {
                 Some(part) => Tip::new(without_stack(part))
                     .swatch(c.tokens.beyond(part))
-                    .row("bytes", Bytes(run.top - run.bottom).to_string())
+                    .row("bytes", Bytes(run.top - run.bottom))
                     .row("at event", count(u64::from(*event)))
                     .note(NO_BLOCKS),
                 None => {
@@ -143,10 +143,9 @@ impl Scene<'_> {
             Under::Lane(_) => self.lanes.tooltip(c, at).unwrap_or_default(),
             Under::Pennant(Pennant::Burst(b)) => {
                 let tip = Tip::new(format!("{} given back", counted(u64::from(b.count), "segment", "segments")))
-                    .row("bytes", Bytes(b.bytes).to_string())
+                    .row("bytes", Bytes(b.bytes))
                     .row("events", format!("{} to {}", count(u64::from(b.first)), count(u64::from(b.last))));
-                let tip = self.canvas.with_time(tip, "time", b.last);
-                tip.note(Words::of(device).say(match b.why {
+                tip.row_if("time", data.since_start(b.last)).note(Words::of(device).say(match b.why {
                     Why::Retry => {
                         "A new segment did not fit, so the allocator emptied its cache and tried again. Each retry stalls the device."
                     }
@@ -157,19 +156,13 @@ impl Scene<'_> {
                 }))
             }
             Under::Pennant(Pennant::Snapshot(e)) => {
-                self.canvas.with_time(Tip::new("Snapshot").row("event", count(u64::from(*e))), "time", *e)
+                Tip::new("Snapshot").row("event", count(u64::from(*e))).row_if("time", data.since_start(*e))
             }
-            Under::Oom(e) => {
-                let i = *e as usize;
-                let tip = Tip::new("Out of memory")
-                    .red_row("request", Bytes(device.events.size.get(i).copied().unwrap_or(0)).to_string())
-                    .row("event", count(u64::from(*e)));
-                let tip = match device.events.device_free_known(*e) {
-                    Some(free) => tip.row("free on the device", Bytes(free).to_string()),
-                    None => tip,
-                };
-                self.canvas.with_time(tip, "time", *e)
-            }
+            Under::Oom(e) => Tip::new("Out of memory")
+                .red_row("request", Bytes(device.events.size.get(*e as usize).copied().unwrap_or(0)))
+                .row("event", count(u64::from(*e)))
+                .row_if("free on the device", device.events.device_free_known(*e).map(Bytes))
+                .row_if("time", data.since_start(*e)),
             Under::Name(term) => {
                 let mut figures = self.state.map(|s| Figures::of(data, s)).unwrap_or_default();
                 if let Some(cap) = self.cap {
@@ -179,18 +172,16 @@ impl Scene<'_> {
                 term.tip(&figures, Words::of(device))
             }
             Under::Curves => {
-                let value = |q| Bytes(data.tables.curves.at(device, &data.tables.lifetimes, q, event)).to_string();
-                let mark = |q, name: &str| {
-                    if data.tables.curves.is_exact(q) { name.to_owned() } else { format!("{name}, estimated") }
-                };
-                let tip = Tip::new(format!("After event {}", count(u64::from(event))));
-                let has_segments = data.tables.curves.peak(Quantity::Reserved).0 > 0;
-                let tip =
-                    if has_segments { tip.row(mark(Quantity::Reserved, "reserved"), value(Quantity::Reserved)) } else { tip };
-                let tip = tip.row(mark(Quantity::Active, "active"), value(Quantity::Active));
-                let tells_requested = device.can_show.requested.is_known();
-                let tip = if tells_requested { tip.row("requested", value(Quantity::Requested)) } else { tip };
-                self.canvas.with_time(tip, "its time", event)
+                let curves = &data.tables.curves;
+                let value = |q| Bytes(curves.at(device, &data.tables.lifetimes, q, event));
+                let mark = |q, name: &str| if curves.is_exact(q) { name.to_owned() } else { format!("{name}, estimated") };
+                let reserved = (curves.peak(Quantity::Reserved).0 > 0).then(|| value(Quantity::Reserved));
+                let requested = device.can_show.requested.is_known().then(|| value(Quantity::Requested));
+                Tip::new(format!("After event {}", count(u64::from(event))))
+                    .row_if(mark(Quantity::Reserved, "reserved"), reserved)
+                    .row(mark(Quantity::Active, "active"), value(Quantity::Active))
+                    .row_if("requested", requested)
+                    .row_if("its time", data.since_start(event))
             }
         }
     }
@@ -206,71 +197,36 @@ impl Scene<'_> {
         let c = self.canvas;
         let (data, device) = (c.data, c.data.device());
         let Some(life) = data.tables.lifetimes.get(device, run.lifetime) else { return Tip::new("block") };
-        let mut tip = Tip::new(Bytes(life.block).to_string())
-            .swatch(colours.of(data, life.id, if event == NO_EVENT { 0 } else { event }, c.tokens))
-            .place(place_name(data, roles, life.id))
-            .width(280.0);
-        if let Some(role) = role_words(data, roles, life.id) {
-            tip = tip.row("role", role);
-        }
-        if data.recording.addresses().is_known() {
-            tip = tip.row("address", Address(life.address).to_string());
-        }
-        if life.requested != life.block {
-            tip = tip.row("requested", Bytes(life.requested).to_string());
-        }
-        tip = match life.born {
-            NO_EVENT => tip.row("allocated", "before the trace"),
-            born => tip.row("allocated", self.canvas.when(born)),
-        };
         // The program frees first; the block can be reused when other streams are done with it.
         let freed = if life.free_requested == NO_EVENT { life.gone } else { life.free_requested };
-        tip = match freed {
-            NO_EVENT => tip.row("freed", "not in the trace"),
-            freed => tip.row("freed", self.canvas.when(freed)),
+        let is_held_up = life.gone != NO_EVENT && freed != NO_EVENT && life.gone > freed + 1;
+        let when = |event: u32, never: &str| match (event, data.since_start(event)) {
+            (NO_EVENT, _) => never.to_owned(),
+            (event, Some(time)) => format!("event {}, {time}", count(u64::from(event))),
+            (event, None) => format!("event {}", count(u64::from(event))),
         };
-        if life.gone != NO_EVENT && freed != NO_EVENT && life.gone > freed + 1 {
-            tip = tip.row("reusable", self.canvas.when(life.gone));
-        }
         let time = |e: u32| device.events.time_us.get(e as usize).copied();
-        if life.born != NO_EVENT && event != NO_EVENT && event >= life.born {
-            let events = counted(u64::from(event - life.born), "event", "events");
-            tip = match (device.events.has_time, time(life.born), time(event)) {
-                (true, Some(a), Some(b)) => {
-                    let here = time_at(c.window.axis, c.x.value(at.x), device.events.time_us.first().copied().unwrap_or(0), b);
-                    tip.row("age here", Micros(here.saturating_sub(a)).to_string())
-                }
-                _ => tip.row("age here", events),
-            };
-        }
-        if sharing > 1 {
-            tip = tip.note(format!(
-                "{} reach into this pixel; this one covers most of it.",
-                counted(u64::from(sharing), "block", "blocks")
-            ));
-        }
-        tip
-    }
-}
-
-impl Canvas<'_> {
-    /// `event 27,584, 216.283 ms`.
-    fn when(&self, event: u32) -> String {
-        let events = &self.data.device().events;
-        let text = format!("event {}", count(u64::from(event)));
-        match (events.time_range(), events.time_us.get(event as usize)) {
-            (Some((first, _)), Some(&t)) => format!("{text}, {}", Micros(t - first)),
-            _ => text,
-        }
-    }
-
-    /// Adds a row with the time of an event when times are known.
-    pub fn with_time(&self, tip: Tip, label: &str, event: u32) -> Tip {
-        let events = &self.data.device().events;
-        match (events.time_range(), events.time_us.get(event as usize)) {
-            (Some((first, _)), Some(&t)) => tip.row(label, Micros(t - first).to_string()),
-            _ => tip,
-        }
+        let is_born = life.born != NO_EVENT && event != NO_EVENT && event >= life.born;
+        let age = is_born.then(|| match (device.events.has_time, time(life.born), time(event)) {
+            (true, Some(a), Some(b)) => {
+                let here = time_at(c.window.axis, c.x.value(at.x), device.events.time_us.first().copied().unwrap_or(0), b);
+                Micros(here.saturating_sub(a)).to_string()
+            }
+            _ => counted(u64::from(event - life.born), "event", "events"),
+        });
+        let tip = Tip::new(Bytes(life.block).to_string())
+            .swatch(colours.of(data, life.id, if event == NO_EVENT { 0 } else { event }, c.tokens))
+            .place(place_name(data, roles, life.id))
+            .width(280.0)
+            .row_if("role", role_words(data, roles, life.id))
+            .row_if("address", data.recording.addresses().is_known().then_some(Address(life.address)))
+            .row_if("requested", (life.requested != life.block).then_some(Bytes(life.requested)))
+            .row("allocated", when(life.born, "before the trace"))
+            .row("freed", when(freed, "not in the trace"))
+            .row_if("reusable", is_held_up.then(|| when(life.gone, "")))
+            .row_if("age here", age);
+        let blocks = counted(u64::from(sharing), "block", "blocks");
+        if sharing > 1 { tip.note(format!("{blocks} reach into this pixel; this one covers most of it.")) } else { tip }
     }
 }
 

@@ -136,6 +136,13 @@ pub struct Sort<K> {
     rows: Arc<Vec<usize>>,
 }
 
+/// Most first, by the default column.
+impl<K: Default> Default for Sort<K> {
+    fn default() -> Self {
+        Sort { by: K::default(), descending: true, known: None, rows: Arc::default() }
+    }
+}
+
 impl<K: Copy + PartialEq> Sort<K> {
     pub fn new(by: K, descending: bool) -> Self {
         Sort { by, descending, known: None, rows: Arc::default() }

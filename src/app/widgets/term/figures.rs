@@ -18,7 +18,7 @@ impl Term {
         let tip = match self {
             Term::Reserved => {
                 let tip = tip.row("reserved", bytes(f.reserved)).row("in segments", count(f.segments));
-                if f.reserved > 0 { tip.row("of it in use", share(f.active, f.reserved)) } else { tip }
+                tip.row_if("of it in use", (f.reserved > 0).then(|| share(f.active, f.reserved)))
             }
             Term::Active => {
                 let tip = tip.row("active", bytes(f.active)).row("held by the program", bytes(f.allocated));
@@ -51,13 +51,13 @@ impl Term {
             Term::Segment => {
                 let tip = tip.row(counted(f.segments, "segment", "segments"), bytes(f.reserved));
                 let tip = tip.row("small pool", count(f.small)).row("large pool", count(f.segments - f.small));
-                if f.expandable > 0 { tip.row("parts of expandable ones", count(f.expandable)) } else { tip }
+                tip.row_if("parts of expandable ones", (f.expandable > 0).then(|| count(f.expandable)))
             }
             Term::Block => tip.row("live", count(f.live)).row("pending free", count(f.pending)).row("holes", count(f.holes)),
             Term::Expandable => tip.row("mapped parts", count(f.expandable)).row("of segments", count(f.segments)),
             Term::Pool => {
                 let tip = tip.row("small: segments", count(f.small)).row("large: segments", count(f.segments - f.small));
-                if f.private > 0 { tip.row("private: segments", count(f.private)) } else { tip }
+                tip.row_if("private: segments", (f.private > 0).then(|| count(f.private)))
             }
             Term::PrivatePool => tip.row(counted(f.private, "segment", "segments"), bytes(f.private_bytes)),
             Term::Stream => tip.row("in this recording", count(f.streams)),
@@ -209,7 +209,7 @@ impl Figures {
     /// Adds the failed request at an out-of-memory event.
     fn with_request(&self, tip: Tip) -> Tip {
         match self.request {
-            Some(bytes) => tip.red_row("request", Bytes(bytes).to_string()),
+            Some(bytes) => tip.red_row("request", Bytes(bytes)),
             None => tip,
         }
     }

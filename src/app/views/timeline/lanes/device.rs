@@ -71,7 +71,7 @@ impl Lane for DeviceCalls {
         let tip = Tip::new(device.events.action.get(i).map_or("", |a| a.name()))
             .row("size", Bytes(device.events.size.get(i).copied().unwrap_or(0)).to_string())
             .row("event", count(u64::from(first)));
-        Some(canvas.with_time(tip, "time", first))
+        Some(tip.row_if("time", canvas.data.since_start(first)))
     }
 }
 

@@ -166,10 +166,12 @@ fn call_broken(text: &str, is_wide: impl Fn(&str) -> bool) -> String {
     if rest.trim_end_matches(';') == ")" || !is_wide(&format!("{function}({rest}")) {
         return format!("{place}{function}({rest}");
     }
+    // The copy button takes about four letters of the first line alone.
+    let fits = |line: &str| !is_wide(line.get(4..).unwrap_or_default());
     let mut lines: Vec<String> = Vec::new();
     for part in rest.split_inclusive(", ") {
         match lines.last_mut() {
-            Some(last) if !is_wide(&format!("{last}{part}")) => last.push_str(part),
+            Some(last) if fits(&format!("{last}{part}")) => last.push_str(part),
             _ => lines.push(format!("{step}  {part}")),
         }
     }
@@ -230,7 +232,8 @@ mod tests {
         assert_eq!(code_broken(call, at(20)), "torch.cuda.\n  set_fraction(1.0)", "the name alone is too wide");
         let record = "torch.memory._record(stacks=\"all\", device=0)";
         assert_eq!(code_broken(record, at(26)), "torch.memory._record(\n  stacks=\"all\", device=0)");
-        assert_eq!(code_broken(record, at(22)), "torch.memory._record(\n  stacks=\"all\", \n  device=0)");
+        let more = "torch.memory._record(stacks=\"all\", device=0, entries=9)";
+        assert_eq!(code_broken(more, at(26)), "torch.memory._record(\n  stacks=\"all\", device=0, \n  entries=9)");
         assert_eq!(
             code_broken("torch.memory._record()", at(21)),
             "torch.memory._record()",

@@ -393,7 +393,7 @@ fn figures(ui: &mut Ui, cx: &ViewContext<'_>, a: &Autopsy) {
         return;
     }
     KeyValue::new("holes in this pool", count(a.holes.count)).show(ui);
-    KeyValue::new("freeing one block", &a.alone).show(ui);
+    KeyValue::new("freeing one block", a.alone).show(ui);
     if let Some(least) = a.alone.smallest {
         KeyValue::new("the smallest of them", Bytes(least.size)).show(ui);
     }

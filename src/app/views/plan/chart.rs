@@ -313,20 +313,20 @@ impl PlanView {
         }
         let response = told_at(ui, rect, "outcome", Sense::click_and_drag(), Role::Image, || "Outcome of each size");
         self.choose_at_pointer(scene, x, &response);
-        if let Some(at) = response.hover_pos() {
-            if let Some(near) = nearest(cells.into_iter(), x.value(at.x)) {
-                let told = |i: usize| format!("{}: {}", ENDS[i].0, ENDS[i].1);
-                let words = match (ends(near), retries(near)) {
-                    (Some(Outcome::Fits), Some(n)) => {
-                        format!("fits; PyTorch gives cached memory back {}", counted(n, "time", "times"))
-                    }
-                    (Some(Outcome::Fits), None) => told(0),
-                    (Some(Outcome::May), _) => told(2),
-                    (Some(Outcome::Fails), _) => told(4),
-                    _ => "not tried yet".to_owned(),
-                };
-                Tip::new(scene.named(near)).note(words).show(&response);
-            }
+        if let Some(at) = response.hover_pos()
+            && let Some(near) = nearest(cells.into_iter(), x.value(at.x))
+        {
+            let told = |i: usize| format!("{}: {}", ENDS[i].0, ENDS[i].1);
+            let words = match (ends(near), retries(near)) {
+                (Some(Outcome::Fits), Some(n)) => {
+                    format!("fits; PyTorch gives cached memory back {}", counted(n, "time", "times"))
+                }
+                (Some(Outcome::Fits), None) => told(0),
+                (Some(Outcome::May), _) => told(2),
+                (Some(Outcome::Fails), _) => told(4),
+                _ => "not tried yet".to_owned(),
+            };
+            Tip::new(scene.named(near)).note(words).show(&response);
         }
     }
 

@@ -1,17 +1,18 @@
 //! The OOM autopsy and Findings: pictures, and pointer actions.
 use std::sync::Arc;
 
-use crate::alone::{alone, sample};
+use crate::alone::{Alone, alone, sample};
 use crate::hand::{enter, press, wheel};
 use crate::pictures::Pictures;
 use crate::shared::tables;
 use egui::Theme;
-use egui_kittest::kittest::Queryable as _;
+use egui_kittest::Harness;
+use egui_kittest::kittest::{NodeT as _, Queryable as _};
 use vramscope::app::data::device::DeviceData;
 use vramscope::app::state::{Action, Command, Item, ViewKind, Workspace};
 use vramscope_core::model::{DeviceRecording, Recording, StackId};
 use vramscope_core::tables::StackNames;
-use vramscope_core::units::NBSP;
+use vramscope_core::units::{Address, NBSP};
 
 #[test]
 fn pictures() {
@@ -68,6 +69,13 @@ fn too_large(data: &DeviceData) -> Arc<DeviceData> {
     Arc::new(DeviceData { recording: Arc::new(recording), index: data.index, tables, names, ooms, found: Default::default() })
 }
 
+/// The label of the row of a block of this size that is named by its address.
+fn by_address(h: &Harness<'_, Alone>, mebibytes: u64) -> Option<String> {
+    let size = format!(", {mebibytes}{NBSP}MiB");
+    let rows: Vec<_> = h.query_all_by_label_contains(&size).collect();
+    rows.iter().filter_map(|row| row.accesskit_node().label()).find(|label| label.starts_with("0x") && label.ends_with(&size))
+}
+
 /// A request larger than the device: no block is in the way and no setting helps, but no pane is empty.
 #[test]
 fn a_request_that_is_too_large_shows_what_was_live_twice() {
@@ -81,7 +89,7 @@ fn a_request_that_is_too_large_shows_what_was_live_twice() {
     h.get_by_label(&format!("4 parts of 256{NBSP}GiB: does not fit"));
     h.get_by_label(&format!("8 parts of 128{NBSP}GiB: fits as memory was"));
     // Also block by block, the largest first.
-    assert!(h.query_all_by_label(&format!("unknown, 33{NBSP}MiB")).next().is_some(), "by what it is, and its size");
+    assert!(by_address(&h, 33).is_some(), "by its address, and its size");
 }
 
 /// A small block of another stream pins the segment that would be enough. It is drawn and listed first, and a click leads to it.
@@ -89,7 +97,9 @@ fn a_request_that_is_too_large_shows_what_was_live_twice() {
 fn what_pins_another_streams_segment_is_listed_and_leads_to_its_block() {
     let data = pinned_elsewhere();
     let mut h = alone(&data, ViewKind::Autopsy, Theme::Dark, [1600.0, 900.0], |_| {});
-    let [sliver, other] = [4, 90].map(|mebibytes| format!("unknown, {mebibytes}{NBSP}MiB"));
+    let address = |event: u32| Address(data.tables.lifetimes.address(data.device(), data.tables.lifetimes.of_event(event)));
+    let [sliver, other] = [4, 90].map(|mebibytes| by_address(&h, mebibytes).unwrap());
+    assert!(sliver.starts_with(&address(1).to_string()), "without a stack and a role it is named by its address: {sliver}");
     let row = h.get_by_label(&sliver).rect();
     assert!(row.top() < h.get_by_label(&other).rect().top(), "by what they strand");
     press(&mut h, &sliver);

@@ -231,7 +231,7 @@ fn a_report_is_asked_what_it_leaves_out_before_its_file_is_chosen() {
     let mut h = two_devices();
     app(&h).actions().send(Action::Run(Command::SaveReport));
     h.run_steps(3);
-    for label in ["Markdown for an issue", "Leave out what tells of the machine and its people"] {
+    for label in ["Markdown for an issue", "Leave out names of machines and people"] {
         press(&mut h, label);
     }
     press_key(&mut h, Key::Escape);
@@ -240,7 +240,7 @@ fn a_report_is_asked_what_it_leaves_out_before_its_file_is_chosen() {
     app(&h).actions().send(Action::Run(Command::SaveReport));
     h.run_steps(3);
     let toggled = |h: &Whole, label: &str| h.get_by_label(label).accesskit_node().toggled();
-    assert_eq!(toggled(&h, "Leave out what tells of the machine and its people"), Some(egui::accesskit::Toggled::True));
+    assert_eq!(toggled(&h, "Leave out names of machines and people"), Some(egui::accesskit::Toggled::True));
     press(&mut h, "Choose a file…");
     assert!(!is_there(&h, "Choose a file…"), "the next dialog takes its place");
 }

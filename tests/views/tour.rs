@@ -50,6 +50,17 @@ fn five_cards_point_at_what_they_tell_of_in_every_size_of_window() {
 }
 
 #[test]
+fn enter_goes_on() {
+    let mut h = begun(SIZE);
+    for step in 1..5 {
+        press(&mut h, Key::Enter);
+        assert_eq!(at(&h).map(|a| a.0), Some(step));
+    }
+    press(&mut h, Key::Enter);
+    assert_eq!(at(&h), None);
+}
+
+#[test]
 fn its_buttons_go_on_and_back_and_the_last_one_ends_it() {
     let mut h = begun(SIZE);
     for step in 1..5 {

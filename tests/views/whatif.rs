@@ -117,3 +117,11 @@ fn the_recording_itself_is_what_settings_are_held_against() {
     let shown = format!("peak reserved: {}", SizeColumn::default().figure(peak));
     assert!(h.query_all_by_label_contains(&shown).next().is_some(), "{shown}");
 }
+
+#[test]
+fn no_setting_is_best_where_none_helps() {
+    let data = sample("cuda_graph.pickle");
+    let h = alone(&data, ViewKind::WhatIf, Theme::Dark, [1600.0, 880.0], |_| {});
+    assert!(h.query_all_by_label_contains("No setting helps here").next().is_some());
+    assert!(h.query_all_by_label_contains("PYTORCH_CUDA_ALLOC_CONF=").next().is_none(), "and no line is offered");
+}

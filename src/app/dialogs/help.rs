@@ -27,8 +27,13 @@ pub(in crate::app) fn draw(ui: &mut Ui, tokens: &Tokens) -> bool {
             };
             let listed: Vec<(String, String)> =
                 Command::all().iter().filter(|c| !c.shortcuts().is_empty()).map(written).collect();
+            let listed: Vec<(&str, &str)> = listed.iter().map(|(keys, text)| (keys.as_str(), text.as_str())).collect();
+            // The gestures are fewer, so the last shortcuts are above them.
+            let (left, right) = listed.split_at(listed.len() * 4 / 5);
             ui.columns(2, |columns| {
-                help_rows(&mut columns[0], tokens, &listed.iter().map(|(k, t)| (k.as_str(), t.as_str())).collect::<Vec<_>>());
+                help_rows(&mut columns[0], tokens, left);
+                help_rows(&mut columns[1], tokens, right);
+                columns[1].add_space(12.0);
                 help_rows(&mut columns[1], tokens, &GESTURES);
             });
         });

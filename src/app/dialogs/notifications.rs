@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use egui::{Align, Layout, Panel, Sense, Ui, vec2};
+use egui::{Align, Align2, Area, Id, Layout, Order, Sense, Ui, vec2};
 
 use crate::app::state::{Action, Actions};
 use crate::app::theme::{Tokens, Type};
@@ -35,7 +35,7 @@ impl Notice {
 #[derive(Default)]
 pub struct Notifications {
     notices: Vec<Notice>,
-    /// A short text in the status bar, and until when. Used as the answer to a key, because it does not move the layout.
+    /// A short text in the status bar, and until when. Used as the answer to a key, because it covers nothing.
     brief: Option<(String, Instant)>,
 }
 
@@ -44,7 +44,7 @@ const SHOWN_FOR: Duration = Duration::from_secs(6);
 const TROUBLE_FOR: Duration = Duration::from_secs(10);
 const BRIEF_FOR: Duration = Duration::from_secs(4);
 
-/// Most notices visible at once, because they take room from the views.
+/// Most notices visible at once, because they cover the foot of the views.
 const MOST: usize = 3;
 
 /// Most new recordings that each get a button.
@@ -156,7 +156,7 @@ impl Notifications {
         self.notices.len().saturating_sub(MOST)
     }
 
-    /// Draws the notices and removes expired ones. They have their own area above the status bar and cover nothing.
+    /// Draws the notices over the foot of the views, so that these do not move, and removes expired ones.
     pub fn ui(&mut self, ui: &mut Ui, tokens: &Tokens, actions: &Actions) {
         self.notices.retain(|n| !n.is_over());
         if self.notices.is_empty() {
@@ -166,22 +166,28 @@ impl Notifications {
         let first = self.first_shown();
         let (mut closed, mut all_closed) = (None, false);
         let frame = egui::Frame::new().fill(tokens.s3).inner_margin(egui::Margin::symmetric(12, 4));
-        let shown = Panel::bottom("notices").frame(frame).show_separator_line(false).resizable(false).show(ui, |ui| {
-            if first > 0 {
-                line(ui, |ui| {
-                    all_closed = Push::plain("Close all").small().show(ui).clicked();
-                    ui.label(Type::Caption.text(counted(first as u64, "more", "more")).color(tokens.text2));
-                });
-            }
-            for (i, notice) in self.notices.iter_mut().enumerate().skip(first) {
-                notice.since.get_or_insert_with(Instant::now);
-                if ui.push_id(i, |ui| notice.ui(ui, tokens, actions)).inner {
-                    closed = Some(i);
+        let room = ui.available_rect_before_wrap();
+        let area = Area::new(Id::unique("notices")).pivot(Align2::LEFT_BOTTOM).fixed_pos(room.left_bottom()).fade_in(false);
+        let shown = area.order(Order::Middle).constrain(false).show(ui.ctx(), |ui| {
+            frame.show(ui, |ui| {
+                ui.set_width(room.width() - 24.0);
+                if first > 0 {
+                    line(ui, |ui| {
+                        all_closed = Push::plain("Close all").small().show(ui).clicked();
+                        ui.label(Type::Caption.text(counted(first as u64, "more", "more")).color(tokens.text2));
+                    });
                 }
-            }
+                for (i, notice) in self.notices.iter_mut().enumerate().skip(first) {
+                    notice.since.get_or_insert_with(Instant::now);
+                    if ui.push_id(i, |ui| notice.ui(ui, tokens, actions)).inner {
+                        closed = Some(i);
+                    }
+                }
+            });
         });
         let drawn = shown.response.rect;
-        ui.painter().hline(drawn.x_range(), drawn.top() + 0.5, egui::Stroke::new(1.0, tokens.line2));
+        let above = ui.ctx().layer_painter(shown.response.layer_id);
+        above.hline(drawn.x_range(), drawn.top() + 0.5, egui::Stroke::new(1.0, tokens.line2));
         // While the pointer is on the notices, their time does not run.
         if ui.pointer_hover_pos().is_some_and(|at| drawn.contains(at)) {
             self.notices.iter_mut().filter(|n| n.since.is_some()).for_each(|n| n.since = Some(Instant::now()));

@@ -25,7 +25,7 @@ pub(in crate::app) fn draw(choice: &mut Choice, ui: &mut Ui, t: &Tokens) -> Outc
             choice.is_markdown = at == 1;
         }
         ui.add_space(14.0);
-        check(ui, "Leave out what tells of the machine and its people", &mut choice.redact);
+        check(ui, "Leave out names of machines and people", &mut choice.redact);
         ui.add_space(4.0);
         let what = "Folders, the recording's name, hosts, users and command lines. Names of source files, functions and line numbers stay.";
         label::paragraph(ui, what, Type::Caption, t.text3);

@@ -45,8 +45,8 @@ pub(in crate::app) fn draw(rules: &mut Vec<Rule>, tallies: Option<&[Tally]>, ui:
             if count == 0 {
                 label::paragraph(
                     ui,
-                    "No rules yet. For example attention\\.py makes every allocation below that file yours to name; \
-                     train\\.py:71 is one line.",
+                    "No rules yet. A rule gives a role of your choice to allocations. For example attention\\.py is for all that \
+                     this file allocates, and train\\.py:71 for one line.",
                     Type::Body,
                     tokens.text3,
                 );

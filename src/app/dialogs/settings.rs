@@ -1,4 +1,4 @@
-//! The settings dialog: theme, editor, folders of source files.
+//! The settings dialog: theme, size of the interface, editor, folders of source files.
 
 use egui::Ui;
 
@@ -29,6 +29,20 @@ pub(in crate::app) fn draw(
             chosen.theme = themes[at];
             ui.ctx().set_theme(themes[at].preference());
         }
+        ui.add_space(16.0);
+        ui.label(Type::Body.text("Size of the interface").color(tokens.text2));
+        ui.add_space(4.0);
+        ui.horizontal(|ui| {
+            ui.spacing_mut().item_spacing.x = 8.0;
+            if Push::outlined("Smaller").small().show(ui).clicked() {
+                egui::gui_zoom::zoom_out(ui.ctx());
+            }
+            if Push::outlined("Larger").small().show(ui).clicked() {
+                egui::gui_zoom::zoom_in(ui.ctx());
+            }
+            let share = (ui.ctx().zoom_factor() * 100.0).round();
+            ui.label(Type::Mono.text(format!("{share} %")).color(tokens.text1));
+        });
         ui.add_space(16.0);
         check(ui, "Open the files of the last window again", &mut chosen.reopens);
         ui.add_space(16.0);

@@ -64,6 +64,8 @@ pub(in crate::app) struct Tour {
     pub step: usize,
     /// The part that the step describes was drawn in the last frame.
     pub is_pointing: bool,
+    /// The step just began, so its button Next takes the keyboard.
+    pub takes_keyboard: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -118,7 +120,11 @@ pub(in crate::app) fn draw(tour: &mut Tour, ctx: &Context, t: &Tokens) -> Option
             ui.add_space(12.0);
             ui.horizontal(|ui| {
                 let is_last = tour.step + 1 == STEPS.len();
-                if Push::primary(if is_last { "Done" } else { "Next" }).small().show(ui).clicked() {
+                let next = Push::primary(if is_last { "Done" } else { "Next" }).small().show(ui);
+                if std::mem::take(&mut tour.takes_keyboard) {
+                    next.request_focus();
+                }
+                if next.clicked() {
                     turn = Some(Turn::Next);
                 }
                 if Push::outlined("Back").small().enabled(tour.step > 0).show(ui).clicked() {

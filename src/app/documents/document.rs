@@ -203,6 +203,11 @@ impl DeviceView {
         Fresh { state: state.value, colours: Arc::clone(&self.colours), findings: findings.value, roles, matching }
     }
 
+    /// The title of the first finding, once they are known.
+    pub fn first_finding(&self) -> Option<&str> {
+        self.findings.latest()?.findings.first().map(|finding| finding.title.as_str())
+    }
+
     /// The newest roles if these rules made them.
     pub fn roles_by(&self, rules: &[Rule]) -> Option<&Arc<Roles>> {
         self.roles.latest_for(rules)

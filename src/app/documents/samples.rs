@@ -6,7 +6,7 @@ use crate::app::data::device::DeviceData;
 use crate::app::settings::Recent;
 use vramscope_core::model::{self, DeviceRecording, LiveTrack, Progress};
 use vramscope_core::tables::Quantity;
-use vramscope_core::units::{Bytes, count, counted};
+use vramscope_core::units::{Bytes, counted};
 
 /// A recording bundled with the program. It opens without a GPU, Python or a file.
 #[derive(Clone, Copy, Debug)]
@@ -71,16 +71,16 @@ pub fn describe(path: PathBuf, data: &DeviceData) -> Recent {
     let bounds: Vec<u32> = (0..=POINTS as u64).map(|i| (n * i / POINTS as u64) as u32).collect();
     let column = |q| tables.curves.columns(device, &tables.lifetimes, q, &bounds).iter().map(|c| c.max).collect();
     let counters = data.recording.stats.get(data.index).filter(|_| data.recording.has_only_counters());
-    let counted = |key: &str| counters.and_then(|(_, stats)| stats.get(key)).map_or(0, |c| c.value);
-    let peak_reserved = tables.curves.peak(Quantity::Reserved).0.max(counted("reserved_bytes.all.peak"));
+    let counter = |key: &str| counters.and_then(|(_, stats)| stats.get(key)).map_or(0, |c| c.value);
+    let peak_reserved = tables.curves.peak(Quantity::Reserved).0.max(counter("reserved_bytes.all.peak"));
     let sentence = match data.last_oom() {
         _ if counters.is_some() => {
-            format!("PyTorch's counters: {} of tensors at the peak", Bytes(counted("allocated_bytes.all.peak")))
+            format!("PyTorch's counters: {} of tensors at the peak", Bytes(counter("allocated_bytes.all.peak")))
         }
         Some(e) => format!("A request for {} failed", Bytes(device.events.size[e as usize])),
         None => {
-            let (requested, _) = tables.curves.peak(Quantity::Requested);
-            format!("{} of tensors at the peak, {} allocations", Bytes(requested), count(tables.lifetimes.len() as u64))
+            let allocations = counted(tables.lifetimes.len() as u64, "allocation", "allocations");
+            format!("{} in use at the peak, {allocations}", Bytes(tables.curves.peak(Quantity::Active).0))
         }
     };
     Recent {
@@ -90,6 +90,7 @@ pub fn describe(path: PathBuf, data: &DeviceData) -> Recent {
         is_watch: false,
         has_oom: !data.ooms.is_empty(),
         sentence,
+        finding: String::new(),
         reserved: column(Quantity::Reserved),
         requested: column(Quantity::Requested),
     }

@@ -43,6 +43,8 @@ pub struct Recent {
     pub events: u64,
     pub has_oom: bool,
     pub sentence: String,
+    /// The title of its first finding; empty while that is unknown.
+    pub finding: String,
     /// Reserved bytes over the run, at most 96 points.
     pub reserved: Vec<u64>,
     /// Requested bytes over the run, with as many points.

@@ -102,6 +102,7 @@ fn menus(app: &mut App, ui: &mut Ui) {
         entry(app, ui, Command::Settings);
         entry(app, ui, Command::Welcome);
         entry(app, ui, Command::Close);
+        entry(app, ui, Command::Reopen);
         entry(app, ui, Command::Quit);
     });
     ui.menu_button("Edit", |ui| {
@@ -138,6 +139,9 @@ fn menus(app: &mut App, ui: &mut Ui) {
         ui.separator();
         entry(app, ui, Command::ResetLayout);
         entry(app, ui, Command::ToggleTheme);
+        for command in [Command::LargerInterface, Command::SmallerInterface, Command::UsualInterface] {
+            entry(app, ui, command);
+        }
     });
     ui.menu_button("Go", |ui| {
         for command in [

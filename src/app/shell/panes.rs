@@ -165,6 +165,7 @@ fn workspace_ui(
         workspace,
         tabbed,
         closed: None,
+        closed_tab: None,
     };
     if let Some(kind) = *panes.maximised {
         panes.is_single = true;
@@ -180,8 +181,14 @@ fn workspace_ui(
         if ui.input(|i| i.pointer.any_down() && !i.pointer.primary_down()) && tree.dragged_id(ui.ctx()).is_some() {
             ui.ctx().stop_dragging();
         }
-        if let Some(view) = panes.closed {
-            close(tree, workspace, view);
+        if panes.closed.is_some() || panes.closed_tab.is_some() {
+            let before = tree.clone();
+            panes.closed.into_iter().for_each(|view| close(tree, workspace, view));
+            if let Some(tab) = panes.closed_tab {
+                tree.remove_recursively(tab);
+            }
+            document.remember(Left::Layout(workspace, Box::new(before)));
+            return hidden;
         }
         let docked = before.filter(|before| before != tree);
         if let Some(before) = docked {
@@ -219,6 +226,8 @@ struct Panes<'a> {
     tabbed: Vec<ViewKind>,
     /// The pane that the user closed in this frame.
     closed: Option<ViewKind>,
+    /// The same for a tab, which may hold several panes.
+    closed_tab: Option<TileId>,
 }
 
 impl Panes<'_> {
@@ -255,6 +264,11 @@ impl Panes<'_> {
         // The header is the handle for docking the pane elsewhere. It takes no focus. It comes before its own buttons but lies
         // behind them, so Tab would otherwise never leave them.
         let grip = header.interact(Sense::CLICK | Sense::DRAG);
+        // A quick drag may leave the header in the frame that saw the button go down. The header was pressed nevertheless.
+        let left_at_once = ui.input(|i| {
+            let began_here = i.pointer.press_origin().is_some_and(|at| header.rect.contains(at));
+            i.pointer.primary_pressed() && began_here && i.pointer.latest_pos().is_some_and(|at| !header.rect.contains(at))
+        });
         if grip.double_clicked() {
             *self.maximised = if self.maximised.is_some() { None } else { Some(kind) };
         }
@@ -308,7 +322,7 @@ impl Panes<'_> {
                 }
             }
         }
-        if grip.drag_started() && !self.is_single { UiResponse::DragStarted } else { UiResponse::None }
+        if (grip.drag_started() || left_at_once) && !self.is_single { UiResponse::DragStarted } else { UiResponse::None }
     }
 }
 
@@ -421,6 +435,12 @@ impl Behavior<ViewKind> for Panes<'_> {
 
     fn is_tab_closable(&self, _tiles: &Tiles<ViewKind>, _tile: TileId) -> bool {
         true
+    }
+
+    /// The tab is closed after the frame, so that the arrangement before can be kept for undo.
+    fn on_tab_close(&mut self, _tiles: &mut Tiles<ViewKind>, tile: TileId) -> bool {
+        self.closed_tab = Some(tile);
+        false
     }
 
     fn gap_width(&self, _style: &egui::Style) -> f32 {

@@ -5,9 +5,11 @@ use egui::Ui;
 use crate::app::pages::welcome::{FileRow, StartEntry, WelcomeIntent, WelcomeModel, open_entry, welcome_ui};
 use crate::app::platform::from_home;
 use crate::app::platform::machine::MachineState;
+use crate::app::settings::Recent;
 use crate::app::state::{Action, Command};
 use crate::app::widgets::Sparkline;
 use crate::app::window::App;
+use vramscope_core::units::capital;
 
 pub(in crate::app) fn welcome(app: &mut App, ui: &mut Ui) {
     let model = welcome_model(app);
@@ -65,7 +67,7 @@ fn welcome_model(app: &mut App) -> WelcomeModel {
             .map(|r| FileRow {
                 name: r.path.file_name().unwrap_or_default().to_string_lossy().into_owned(),
                 path: r.path.display().to_string(),
-                sentence: r.sentence.clone(),
+                sentence: told(r),
                 peak_reserved: r.peak_reserved,
                 is_watch: r.is_watch,
                 events: r.events,
@@ -95,5 +97,14 @@ fn welcome_model(app: &mut App) -> WelcomeModel {
             .collect(),
         machine: machine.map(|m| MachineState::clone(&m)).unwrap_or_default(),
         watched: app.watch.as_ref().map(|watch| watch.folder.display().to_string()).unwrap_or_default(),
+    }
+}
+
+/// The line of a recent file: its peak or failure, and the first finding.
+fn told(recent: &Recent) -> String {
+    let first = recent.sentence.split_once(", ").map_or(recent.sentence.as_str(), |(first, _)| first);
+    match recent.finding.strip_prefix("Out of memory: ").unwrap_or(&recent.finding) {
+        "" => recent.sentence.clone(),
+        finding => format!("{first}. {}", capital(finding)),
     }
 }

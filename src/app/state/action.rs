@@ -39,8 +39,12 @@ pub enum Action {
     ExplainLog(PathBuf),
     /// Show in the dialog why there was nothing to explain.
     NothingToExplain(String),
+    /// Ask for a path with the desktop's dialog.
+    Choose(Choosing),
     /// Ask for a path with the window's own path field.
     AskPath(Choosing),
+    /// Add another recording of the same program to the plan in front.
+    PlanWith(PathBuf),
     /// Save the live session in front: what was recorded so far and what follows.
     SaveSession(PathBuf),
     /// Tell of a watch that an earlier window left unsaved, in a sentence, and offer to open or delete its file.
@@ -138,6 +142,7 @@ impl Choosing {
             Choosing::Open => Action::Open(vec![path]),
             Choosing::Add => Action::Add(path),
             Choosing::First | Choosing::Second => Action::CompareOneOf(path),
+            Choosing::Plan => Action::PlanWith(path),
             Choosing::Ranks => Action::OpenRanks(vec![path]),
             Choosing::WatchFolder => Action::WatchFolder(Some(path)),
             Choosing::Picture => Action::SavePicture(path),

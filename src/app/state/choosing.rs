@@ -18,6 +18,8 @@ pub enum Choosing {
     First,
     /// The second of two recordings to compare.
     Second,
+    /// Another recording of the program that Plan shows.
+    Plan,
     Picture,
     /// Target of a saved recording.
     Save,
@@ -40,6 +42,7 @@ impl Choosing {
             Choosing::WatchFolder => "Folder to watch for new recordings",
             Choosing::First => "Path of the first recording, A",
             Choosing::Second => "Path of the recording to hold against it, B",
+            Choosing::Plan => "Path of another recording of the same program",
             Choosing::Picture => "Where to save the picture",
             Choosing::Save => "Where to save the snapshot",
             Choosing::Report => "Where to save the report",
@@ -59,6 +62,7 @@ impl Choosing {
             Choosing::Ranks => "A folder, or a pattern such as run/*rank*.pickle.",
             Choosing::First => "The one before a change, or of a rank that is well. Its view shows the comparison.",
             Choosing::Second => "The one after the change, or of the rank that is not.",
+            Choosing::Plan => "The same program at another size, three steps or more.",
             Choosing::Picture => "A name ending in .png, or .svg for lines and text that scale.",
             Choosing::Save => "A name ending in .pickle, as PyTorch's own snapshots have.",
             Choosing::Report => "A name ending in .html for a page to send, or .md for an issue.",
@@ -72,7 +76,7 @@ impl Choosing {
     pub fn verb(self) -> &'static str {
         match self {
             Choosing::Open | Choosing::Ranks | Choosing::Log => "Open",
-            Choosing::Add => "Add",
+            Choosing::Add | Choosing::Plan => "Add",
             Choosing::First => "Go on",
             Choosing::Second => "Compare",
             Choosing::WatchFolder => "Watch",
@@ -89,7 +93,9 @@ impl Choosing {
             Choosing::Report => "Give a folder that exists and a name ending in .html or .md.",
             Choosing::Session => "Give a folder that exists and a name ending in .vramscope.",
             Choosing::WatchFolder | Choosing::Ranks | Choosing::Sources => "There is no such folder.",
-            Choosing::Open | Choosing::Add | Choosing::Log | Choosing::First | Choosing::Second => "There is no such file.",
+            Choosing::Open | Choosing::Add | Choosing::Log | Choosing::First | Choosing::Second | Choosing::Plan => {
+                "There is no such file."
+            }
         }
     }
 
@@ -144,7 +150,7 @@ impl Choosing {
     /// True when a file of this name can serve the purpose.
     pub(crate) fn wants(self, name: &str) -> bool {
         match self {
-            Choosing::Open | Choosing::First | Choosing::Second | Choosing::Ranks | Choosing::WatchFolder => {
+            Choosing::Open | Choosing::First | Choosing::Second | Choosing::Plan | Choosing::Ranks | Choosing::WatchFolder => {
                 is_recording_name(name)
             }
             Choosing::Log => is_log_name(name),
@@ -162,7 +168,9 @@ impl Choosing {
         let (exists, is_folder) = (meta.is_some(), meta.as_ref().is_some_and(std::fs::Metadata::is_dir));
         let accepts = match self {
             Choosing::Open => exists || is_pattern(path),
-            Choosing::Add | Choosing::Log | Choosing::First | Choosing::Second => meta.is_some_and(|m| m.is_file()),
+            Choosing::Add | Choosing::Log | Choosing::First | Choosing::Second | Choosing::Plan => {
+                meta.is_some_and(|m| m.is_file())
+            }
             Choosing::Ranks => is_folder || is_pattern(path),
             Choosing::WatchFolder | Choosing::Sources => is_folder,
             Choosing::Picture | Choosing::Save | Choosing::Report | Choosing::Session => is_new_file(path, self.endings()),

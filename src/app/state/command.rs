@@ -36,6 +36,8 @@ pub enum Command {
     WatchMachine,
     Welcome,
     Close,
+    /// Open the tab again that was closed last.
+    Reopen,
     NextTab,
     PreviousTab,
     /// Search commands, stacks and addresses.
@@ -44,6 +46,10 @@ pub enum Command {
     FindInView,
     /// Switch between the dark and the light theme.
     ToggleTheme,
+    /// Make everything in the window larger.
+    LargerInterface,
+    SmallerInterface,
+    UsualInterface,
     Help,
     /// Show five steps on a sample.
     Tour,
@@ -219,6 +225,7 @@ impl Command {
                 .tip("Every byte of each GPU over time: driver, processes, and PyTorch's own figures where a helper runs."),
             C::Welcome => says("Welcome"),
             C::Close => says("Close tab").key(CTRL, Key::W),
+            C::Reopen => says("Open the closed tab again").key(CTRL_SHIFT, Key::T).by_press(),
             C::NextTab => says("Next tab").key(CTRL, Key::Tab).by_press(),
             C::PreviousTab => says("Previous tab").key(CTRL_SHIFT, Key::Tab).by_press(),
             C::Palette => says("Find…")
@@ -229,6 +236,10 @@ impl Command {
                 .tip("Type into the query or filter field of the view in front.")
                 .key(CTRL, Key::F),
             C::ToggleTheme => says("Switch between light and dark").in_dialogs(),
+            // egui itself listens to these keys.
+            C::LargerInterface => says("Larger interface").key(CTRL, Key::Plus).in_dialogs().by_press(),
+            C::SmallerInterface => says("Smaller interface").key(CTRL, Key::Minus).in_dialogs().by_press(),
+            C::UsualInterface => says("Interface at its usual size").key(CTRL, Key::Num0).in_dialogs(),
             C::Help => says("Shortcuts and gestures").key(NONE, Key::F1).key(SHIFT, Key::Questionmark).in_dialogs(),
             C::Tour => says("Take the tour").tip("Five steps on a sample: what each part of the window tells.").in_dialogs(),
             C::HowToRecord => {
@@ -290,7 +301,7 @@ impl Command {
                 .needs(Needs::Recording)
                 .in_dialogs()
                 .by_press(),
-            C::Undo => says("Undo zoom, selection or move of a pane")
+            C::Undo => says("Undo zoom, selection or change of panes")
                 .tip("Takes back whichever came last. It stays in the workspace.")
                 .key(CTRL, Key::Z)
                 .needs(Needs::Recording)

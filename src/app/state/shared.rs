@@ -1,5 +1,6 @@
 //! What all views of a document share: the axis, the visible window, the cursor, the range, the selection.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -53,6 +54,8 @@ pub struct SharedViewState {
     pub shows_comparison: bool,
     /// Settings that other views asked What-if to try, oldest first.
     pub to_try: Vec<String>,
+    /// Further recordings that the user chose for the plan.
+    pub to_plan_with: Vec<PathBuf>,
     pub tracks: TrackLayout,
     /// State of the watch, when the recording is live.
     pub live: Option<Arc<LiveStatus>>,
@@ -116,6 +119,7 @@ impl SharedViewState {
             compared: Default::default(),
             shows_comparison: false,
             to_try: Vec::new(),
+            to_plan_with: Vec::new(),
             live: None,
             tracks: TrackLayout::default(),
             zooms: Zooms::default(),

@@ -117,9 +117,13 @@ impl<'a> CodeWell<'a> {
     }
 }
 
-/// Breaks the lines that are too wide: before a comment, then as [`code_broken`] does.
+/// Breaks the lines that are too wide: before a comment, between statements, then as [`code_broken`] does.
 fn broken(text: &str, is_wide: impl Fn(&str) -> bool) -> String {
-    let code = |code: &str| if is_wide(code) { code_broken(code, &is_wide) } else { code.to_owned() };
+    let one = |code: &str| if is_wide(code) { code_broken(code, &is_wide) } else { code.to_owned() };
+    let code = |code: &str| match is_wide(code) {
+        true => code.replace("; ", ";\n").lines().map(one).collect::<Vec<_>>().join("\n"),
+        false => code.to_owned(),
+    };
     let line = |line: &str| match line.split_once("  #") {
         Some((before, comment)) if is_wide(line) => format!("{}\n#{comment}", code(before.trim_end())),
         _ => code(line),
@@ -127,22 +131,14 @@ fn broken(text: &str, is_wide: impl Fn(&str) -> bool) -> String {
     text.lines().map(line).collect::<Vec<_>>().join("\n")
 }
 
-/// Breaks a setting after `=`, and a line that is still too wide after commas outside brackets. A call breaks before the name of its
-/// function. A statement is left to wrap at its spaces.
+/// Breaks a setting after `=`, and a line that is still too wide after commas outside brackets. A call breaks after its opening
+/// parenthesis and between its arguments, and inside a dotted name only where that name alone is too wide. Other statements are
+/// left to wrap at their spaces.
 fn code_broken(text: &str, is_wide: impl Fn(&str) -> bool) -> String {
     let is_one_word = |text: &str| !text.strip_prefix("export ").unwrap_or(text).contains(' ');
     let setting = text.split_once('=').filter(|(name, _)| !name.contains('(') && is_one_word(name));
     let Some((name, value)) = setting else {
-        // A call breaks before the function's name and, when that is not enough, before its arguments.
-        let name = text.split_once('(').map_or(text, |(name, _)| name);
-        let Some(dot) = name.rfind('.').filter(|_| is_one_word(name)) else { return text.to_owned() };
-        let (place, call) = text.split_at(dot + 1);
-        return match call.split_once('(') {
-            // A closing parenthesis gets no line of its own.
-            Some((_, ")")) if is_wide(&format!("  {call}")) => format!("{place}\n{call}"),
-            Some((function, rest)) if is_wide(&format!("  {call}")) => format!("{place}\n  {function}(\n    {rest}"),
-            _ => format!("{place}\n  {call}"),
-        };
+        return call_broken(text, is_wide);
     };
     let mut depth = 0;
     let parts = value.split_inclusive(|c| {
@@ -157,6 +153,29 @@ fn code_broken(text: &str, is_wide: impl Fn(&str) -> bool) -> String {
         }
     }
     format!("{name}=\n{}", lines.join("\n"))
+}
+
+fn call_broken(text: &str, is_wide: impl Fn(&str) -> bool) -> String {
+    let Some((function, rest)) = text.split_once('(') else { return text.to_owned() };
+    let indent = &text[..text.len() - text.trim_start().len()];
+    let split = function.rfind('.').filter(|_| is_wide(&format!("{function}("))).map(|dot| function.split_at(dot + 1));
+    let (place, function) = split.map_or((String::new(), function), |(place, name)| (format!("{place}\n"), name));
+    let step = if place.is_empty() { indent.to_owned() } else { format!("{indent}  ") };
+    let function = if place.is_empty() { function.to_owned() } else { format!("{step}{function}") };
+    // A closing parenthesis gets no line of its own.
+    if rest.trim_end_matches(';') == ")" || !is_wide(&format!("{function}({rest}")) {
+        return format!("{place}{function}({rest}");
+    }
+    // The copy button takes about four letters of the first line alone.
+    let fits = |line: &str| !is_wide(line.get(4..).unwrap_or_default());
+    let mut lines: Vec<String> = Vec::new();
+    for part in rest.split_inclusive(", ") {
+        match lines.last_mut() {
+            Some(last) if fits(&format!("{last}{part}")) => last.push_str(part),
+            _ => lines.push(format!("{step}  {part}")),
+        }
+    }
+    format!("{place}{function}(\n{}", lines.join("\n"))
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -202,14 +221,28 @@ mod tests {
         assert_eq!(code_broken(text, |line| line.len() > 12), "CONF=\n  a:1,\n  b:[1:2,3:4],\n  c:3");
         assert_eq!(code_broken(text, |_| false), "CONF=\n  a:1,b:[1:2,3:4],c:3");
         assert_eq!(code_broken("no setting", |_| true), "no setting");
-        assert_eq!(code_broken("torch.cuda.set_fraction(1.0)", |_| false), "torch.cuda.\n  set_fraction(1.0)");
-        assert_eq!(
-            code_broken("torch.memory._record(stacks=\"all\")", |_| true),
-            "torch.memory.\n  _record(\n    stacks=\"all\")"
-        );
-        assert_eq!(code_broken("torch.memory._record()", |_| true), "torch.memory.\n_record()");
-        assert_eq!(code_broken("total += loss.item()", |_| true), "total += loss.item()");
         assert_eq!(code_broken("export CONF=a:1", |_| true), "export CONF=\n  a:1");
+    }
+
+    #[test]
+    fn calls_break_at_their_arguments_and_not_inside_words() {
+        let at = |most: usize| move |line: &str| line.len() > most;
+        let call = "torch.cuda.set_fraction(1.0)";
+        assert_eq!(code_broken(call, at(26)), "torch.cuda.set_fraction(\n  1.0)");
+        assert_eq!(code_broken(call, at(20)), "torch.cuda.\n  set_fraction(1.0)", "the name alone is too wide");
+        let record = "torch.memory._record(stacks=\"all\", device=0)";
+        assert_eq!(code_broken(record, at(26)), "torch.memory._record(\n  stacks=\"all\", device=0)");
+        let more = "torch.memory._record(stacks=\"all\", device=0, entries=9)";
+        assert_eq!(code_broken(more, at(26)), "torch.memory._record(\n  stacks=\"all\", device=0, \n  entries=9)");
+        assert_eq!(
+            code_broken("torch.memory._record()", at(21)),
+            "torch.memory._record()",
+            "a closing parenthesis has no line of its own"
+        );
+        assert_eq!(code_broken("total = loss.item()", at(8)), "total = loss.\n  item()");
+        let two = "optimizer.step(); optimizer.zero_grad(set_to_none=True)";
+        assert_eq!(broken(two, at(40)), "optimizer.step();\noptimizer.zero_grad(set_to_none=True)");
+        assert_eq!(broken(two, at(30)), "optimizer.step();\noptimizer.zero_grad(\n  set_to_none=True)");
     }
 
     #[test]
@@ -217,7 +250,7 @@ mod tests {
         let is_wide = |line: &str| line.len() > 20;
         assert_eq!(
             broken("a.b(1)  # short\ntorch.memory._dump(1)  # last", is_wide),
-            "a.b(1)  # short\ntorch.memory.\n  _dump(1)\n# last"
+            "a.b(1)  # short\ntorch.memory._dump(\n  1)\n# last"
         );
         assert_eq!(broken("failed = True  # and try again", is_wide), "failed = True\n# and try again");
     }

@@ -5,7 +5,7 @@ use crate::app::theme::Type;
 use egui::text::{LayoutJob, TextFormat, TextWrapping};
 use egui::{Align2, Color32, Galley, Painter, Pos2, Rect, Ui, pos2};
 use std::sync::Arc;
-use vramscope_core::units::NBSP;
+use vramscope_core::units::{Bytes, NBSP};
 
 /// Text format with the style's line height, so that all faces share one baseline.
 pub fn format(kind: Type, colour: Color32) -> TextFormat {
@@ -20,12 +20,16 @@ pub fn share(part: u64, whole: u64) -> String {
     }
 }
 
-/// A change with its sign, written by `text`; `same` for no change.
+/// A change with its sign, written by `text`; `same` for no change. Where `text` only tells that it is small, as `<0.01`, it is
+/// written in a unit of its own.
 pub fn change(by: i64, text: impl Fn(u64) -> String) -> String {
+    let bytes = by.unsigned_abs();
+    let told = text(bytes);
+    let told = if told.starts_with('<') { Bytes(bytes).to_string() } else { told };
     match by {
         0 => "same".to_owned(),
-        by if by > 0 => format!("+{}", text(by.unsigned_abs())),
-        by => format!("−{}", text(by.unsigned_abs())),
+        1.. => format!("+{told}"),
+        _ => format!("−{told}"),
     }
 }
 
@@ -272,6 +276,13 @@ mod tests {
         assert_eq!(short("stride \u{d7} size of it", 8), "\u{2026}of it");
         assert_eq!(["a.py:12", "a.py:", "0x7f", "backward, no stack"].map(is_place), [true, false, false, false]);
         assert_eq!([short("h\u{e9}llo", 1), short("", 0)], ["", ""]);
+    }
+
+    #[test]
+    fn a_small_change_is_told_in_a_unit_of_its_own() {
+        let size = vramscope_core::units::SizeColumn::default();
+        let told = [0, 1 << 20, -5243, 512].map(|by| change(by, |n| size.figure(n)));
+        assert_eq!(told, ["same".to_owned(), "+1".to_owned(), "−0.01".to_owned(), format!("+512{NBSP}B")]);
     }
 
     #[test]

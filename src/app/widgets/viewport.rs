@@ -304,7 +304,11 @@ impl Gesture {
         let ctx = &response.ctx;
         let (pointer, origin, modifiers, scroll, zoom) = ctx
             .input(|i| (i.pointer.latest_pos(), i.pointer.press_origin(), i.modifiers, i.smooth_scroll_delta(), i.zoom_delta()));
-        if response.drag_started() {
+        // When a press and its first move come in one frame, egui gives the drag to what is under the pointer after the move.
+        let began_elsewhere = origin.is_some_and(|at| !response.interact_rect.contains(at));
+        if response.drag_started() && began_elsewhere {
+            ctx.data_mut(|d| d.remove::<Drag>(response.id));
+        } else if response.drag_started() {
             let start = origin.or(pointer).unwrap_or(response.rect.center());
             let drag = if (modifiers.shift || !pans) && response.dragged_by(PointerButton::Primary) {
                 Drag::Select(start)
@@ -321,7 +325,7 @@ impl Gesture {
             });
         }
         let drag = ctx.data(|d| d.get_temp::<Drag>(response.id));
-        let dragging = response.dragged() || response.drag_stopped();
+        let dragging = drag.is_some() && (response.dragged() || response.drag_stopped());
         // Escape ended the drag while the button was down, so the drawn range is dropped.
         let is_taken_back = response.drag_stopped() && ctx.input(|i| i.pointer.any_down());
         if response.drag_stopped() {

@@ -120,7 +120,7 @@ impl App {
                 }
             }
             // Only two recordings can be compared and only one folder watched, so the first path counts.
-            Choosing::First | Choosing::Second | Choosing::WatchFolder | Choosing::Sources => {
+            Choosing::First | Choosing::Second | Choosing::Plan | Choosing::WatchFolder | Choosing::Sources => {
                 if let Some(path) = paths.into_iter().next() {
                     self.actions.send(purpose.action(path));
                 }

@@ -4,7 +4,7 @@ use egui::Context;
 
 use super::{App, Overlay};
 use crate::app::dialogs::guide::Page;
-use crate::app::documents::document::{Content, DeviceView, Document};
+use crate::app::documents::document::{Content, DeviceView, Document, Left};
 use crate::app::documents::moving::{fit_selection, go_to, pan, selected_stack, set_axis, set_marker, set_window, zoom};
 use crate::app::settings::ThemeChoice;
 use crate::app::state::shared::domain;
@@ -67,6 +67,10 @@ impl App {
                     self.close(id);
                 }
             }
+            Command::Reopen => match self.closed.pop() {
+                Some(action) => self.apply(action, ctx),
+                None => self.notices.mention("No closed tab can be opened again."),
+            },
             Command::NextTab => self.documents.cycle(1),
             Command::PreviousTab => self.documents.cycle(-1),
             Command::Quit => ctx.send_viewport_cmd(egui::ViewportCommand::Close),
@@ -84,6 +88,9 @@ impl App {
                 self.settings.theme = if dark { ThemeChoice::Light } else { ThemeChoice::Dark };
                 ctx.set_theme(self.settings.theme.preference());
             }
+            Command::LargerInterface => egui::gui_zoom::zoom_in(ctx),
+            Command::SmallerInterface => egui::gui_zoom::zoom_out(ctx),
+            Command::UsualInterface => ctx.set_zoom_factor(1.0),
             Command::ZoomFit => self.with_shared(|shared, data| {
                 let (from, to) = domain(data.device(), shared.axis);
                 set_window(shared, data, from, to);
@@ -219,7 +226,9 @@ impl App {
         let tree = document.layouts.tree(w);
         let pane = workspace::find(tree, view);
         if !is_hidden && pane.is_some_and(|pane| tree.active_tiles().contains(&pane)) {
+            let before = tree.clone();
             workspace::close(tree, w, view);
+            document.remember(Left::Layout(w, Box::new(before)));
             return;
         }
         self.run(Command::Show(view), ctx);
@@ -349,6 +358,33 @@ mod tests {
         app.run(Command::Workspace(Workspace::Flame), &ctx);
         app.run(Command::Undo, &ctx);
         assert_eq!(front(&app), Some((Workspace::Flame, Some(Item::Event(1)))));
+    }
+
+    #[test]
+    fn a_closed_view_comes_back_with_undo() {
+        let ctx = Context::default();
+        let mut app = with_sample(&ctx);
+        let shows = |app: &App| app.active_document().is_some_and(|d| d.layouts.shows(d.arrangement(), ViewKind::Leaks));
+        app.visit(ViewKind::Leaks, &ctx);
+        assert!(shows(&app));
+        app.visit(ViewKind::Leaks, &ctx);
+        assert!(!shows(&app));
+        app.run(Command::Undo, &ctx);
+        assert!(shows(&app));
+    }
+
+    #[test]
+    fn a_closed_tab_is_opened_again() {
+        let ctx = Context::default();
+        let mut app = with_sample(&ctx);
+        let path = app.active_document().and_then(|d| d.path.clone());
+        assert!(path.is_some());
+        app.run(Command::Close, &ctx);
+        assert!(app.active_document().is_none());
+        app.run(Command::Reopen, &ctx);
+        assert_eq!(app.active_document().and_then(|d| d.path.clone()), path);
+        app.run(Command::Reopen, &ctx);
+        assert!(app.notices.mentioned().is_some(), "nothing else was closed");
     }
 
     #[test]

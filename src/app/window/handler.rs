@@ -37,7 +37,9 @@ impl App {
             Action::NothingToExplain(why) => {
                 self.overlay = Overlay::Explain(crate::app::dialogs::explain::Explainer::refusing(why))
             }
+            Action::Choose(purpose) => self.open_dialog(purpose),
             Action::AskPath(purpose) => self.ask_path(purpose),
+            Action::PlanWith(path) => self.with_shared(|shared, _| shared.to_plan_with.push(path)),
             Action::SaveSession(path) => self.save_session(path),
             Action::OfferWatch(path, sentence) => {
                 let offers = [("Open it", Action::KeepWatch(path.clone())), ("Delete it", Action::DeleteWatch(path))];

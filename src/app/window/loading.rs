@@ -4,12 +4,23 @@ use super::App;
 use crate::app::documents::document::{Content, DeviceView, Settling};
 use crate::app::documents::loader::Instead;
 use crate::app::documents::samples::describe;
+use crate::app::settings::Recent;
 use crate::app::state::shared::domain;
 use crate::app::state::{Action, Axis, Workspace};
 use vramscope_core::model::Format;
 use vramscope_core::units::count;
 
 impl App {
+    /// Keeps the first finding of the recording in front for the list of recent files.
+    pub(in crate::app) fn poll_first_finding(&mut self) {
+        let Some(document) = self.documents.front() else { return };
+        let (Some(path), Some(found)) = (&document.path, document.view().and_then(DeviceView::first_finding)) else { return };
+        let is_asked = |recent: &&mut Recent| recent.path == *path && recent.finding.is_empty();
+        if let Some(recent) = self.settings.recents.iter_mut().find(is_asked) {
+            recent.finding = found.to_owned();
+        }
+    }
+
     /// Handles recordings that were read and devices that were prepared.
     pub(in crate::app) fn poll_loading(&mut self) {
         let mut recents = Vec::new();

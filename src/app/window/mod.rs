@@ -74,6 +74,8 @@ pub struct App {
     /// The last known contents of the settings file.
     pub(in crate::app) kept: Kept,
     pub(in crate::app) documents: Tabs,
+    /// What opens the closed tabs again, the last closed last.
+    pub(in crate::app) closed: Vec<Action>,
     pub(in crate::app) overlay: Overlay,
     /// Save the settings with the next frame, because a decision in a dialog must survive a crash.
     pub(in crate::app) wants_save: bool,
@@ -152,6 +154,7 @@ impl App {
             copying: Copying::default(),
             sources: questions::Sources::default(),
             editors: Derived::default(),
+            closed: Vec::new(),
             to_compare: None,
             first_of_two: None,
             pictures: Pictures::default(),
@@ -239,6 +242,7 @@ impl App {
         self.poll_source();
         self.poll_copied();
         self.poll_loading();
+        self.poll_first_finding();
         self.poll_ranks();
         self.poll_probe();
         self.poll_watch();

@@ -8,7 +8,7 @@ use crate::app::documents::document::{Content, Document};
 use crate::app::documents::loader::Loading;
 use crate::app::documents::samples::Sample;
 use crate::app::pages::ranks::Ranks;
-use crate::app::state::{DocumentId, PlannedRun};
+use crate::app::state::{Action, DocumentId, PlannedRun};
 use vramscope_core::inference::Question;
 use vramscope_core::units::{Bytes, counted};
 
@@ -106,6 +106,7 @@ impl App {
     /// Closes a tab. Its arrangement of views becomes the default for the next one.
     pub(in crate::app) fn close(&mut self, id: DocumentId) {
         let Some(document) = self.documents.close(id) else { return };
+        self.closed.extend(self.opens_again(&document));
         self.settings.layouts = document.lasting_layouts();
         let views = document.parked.values().map(|view| &**view).chain(document.view());
         let data: Vec<_> = views.map(|view| Arc::clone(&view.data)).collect();
@@ -113,6 +114,18 @@ impl App {
         drop(document);
         // Freeing gigabytes takes longer than a frame.
         drop(self.jobs.spawn("close", move || drop((data, recording))));
+    }
+
+    /// What opens a closed tab again. `None` for one that is not a file: a watch, a probe, a run under other settings; and for a
+    /// file that could not be opened.
+    fn opens_again(&self, document: &Document) -> Option<Action> {
+        let sample = || self.samples.iter().position(|sample| document.feed.is_none() && sample.name == document.title);
+        match (&document.content, &document.path) {
+            (Content::Failed(_), _) if document.snapshots.is_empty() => None,
+            (Content::Ranks(_), path) => path.clone().map(|path| Action::OpenRanks(vec![path])),
+            (_, Some(path)) => Some(Action::Open(vec![path.clone()])),
+            (_, None) => sample().map(Action::OpenSample),
+        }
     }
 
     pub(in crate::app) fn open_sample(&mut self, Sample { name, bytes, .. }: Sample) {

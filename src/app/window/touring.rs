@@ -25,7 +25,7 @@ impl App {
         self.overlay = Overlay::None;
         self.open_sample(sample);
         if let Some(document) = self.documents.front() {
-            self.tour = Some(Tour { document: document.id, step: 0, is_pointing: false });
+            self.tour = Some(Tour { document: document.id, step: 0, is_pointing: false, takes_keyboard: true });
             self.show_step();
         }
     }
@@ -37,7 +37,9 @@ impl App {
 
     /// Shows the workspace and view of the current step.
     fn show_step(&mut self) {
-        let Some(step) = self.tour.as_ref().and_then(|tour| STEPS.get(tour.step)) else { return };
+        let Some(tour) = &mut self.tour else { return };
+        tour.takes_keyboard = true;
+        let Some(step) = STEPS.get(tour.step) else { return };
         self.actions.run(Command::Workspace(step.workspace));
         self.actions.run(Command::Show(step.view));
     }
@@ -68,7 +70,8 @@ impl App {
             return;
         }
         let pressed = |key| ctx.input_mut(|i| i.consume_key(Modifiers::NONE, key));
-        if pressed(Key::ArrowRight) {
+        let has_focus = ctx.memory(|m| m.focused().is_some());
+        if pressed(Key::ArrowRight) || (!has_focus && pressed(Key::Enter)) {
             self.turn_tour(Turn::Next);
         } else if pressed(Key::ArrowLeft) {
             self.turn_tour(Turn::Back);

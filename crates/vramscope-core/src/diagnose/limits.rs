@@ -106,7 +106,7 @@ impl Limit {
         let is_round = kept > 0 && kept.is_multiple_of(ROUND);
         let is_full = is_round && is_snapshot && lifetimes.initial_count() > 0;
         let keeps = || format!("The history is full and keeps only the last {}.", counted(kept as u64, "event", "events"));
-        let all_of_them = record(line, "Without max_entries it keeps them all");
+        let all_of_them = record(line, "Without max_entries PyTorch keeps every event");
         // Reserved but free memory is a cache. If it is much larger than all later use, more memory was in use before.
         let earlier = match tables.before_earlier_peak() {
             Some(before) => {

@@ -203,7 +203,7 @@ pub const SUGGESTED: [(&str, &str); 12] = [
     ("garbage_collection_threshold:0.8", "old unused segments go back at 80 % of the limit"),
     ("garbage_collection_threshold:0.6", "old unused segments go back at 60 % of the limit"),
     ("max_split_size_mb:128,garbage_collection_threshold:0.8", "large blocks are kept whole, and old unused segments go back"),
-    ("roundup_power2_divisions:4", "sizes that vary a little share blocks"),
+    ("roundup_power2_divisions:4", "nearly equal sizes are rounded to one size, so a freed block fits the next request"),
     ("roundup_power2_divisions:[256:1,512:2,1024:4,>:8]", "coarser sizes for large requests, as in PyTorch's documentation"),
     ("expandable_segments:True,roundup_power2_divisions:8", "segments grow in place, and similar sizes share blocks"),
 ];

@@ -139,6 +139,19 @@ impl Plan {
     /// # Errors
     /// As [`of`](Self::of).
     pub fn of_steps(inputs: Vec<Input<'_>>, steps: Option<usize>, progress: &Progress) -> Result<Self, NoPlan> {
+        Self::make(inputs, steps, true, progress)
+    }
+
+    /// A plan of one recording whose size is unknown, so that it is about all that the recording shows. [`of`](Self::of) leaves
+    /// out a failed attempt that must have had another size than the stated one.
+    ///
+    /// # Errors
+    /// As [`of`](Self::of).
+    pub fn as_recorded(input: Input<'_>, progress: &Progress) -> Result<Self, NoPlan> {
+        Self::make(vec![input], None, false, progress)
+    }
+
+    fn make(inputs: Vec<Input<'_>>, steps: Option<usize>, leaves_out_odd: bool, progress: &Progress) -> Result<Self, NoPlan> {
         let Some(first) = inputs.first() else { return Err(NoPlan::Sizes("there is no recording".to_owned())) };
         let names: Vec<String> = first.at.names().map(str::to_owned).collect();
         if names.len() > law::QUANTITIES {
@@ -162,7 +175,7 @@ impl Plan {
         let mut programs = Vec::with_capacity(inputs.len());
         for input in inputs {
             let tables = input.tables;
-            let program = Program::read(input.recording, input.device, tables, input.at, progress)?;
+            let program = Program::read(input.recording, input.device, tables, input.at, leaves_out_odd, progress)?;
             if let Some(sentence) = refuse::lacks_its_peak(&program, tables) {
                 return Err(NoPlan::NoSteps(sentence));
             }
@@ -209,6 +222,11 @@ impl Plan {
     /// Why the whole answer may be wrong, to be shown first: a truncated file, or likely wrong sizes. Empty without signs.
     pub fn doubts(&self) -> &[String] {
         &self.doubts
+    }
+
+    /// Failed attempts that the plan leaves out, each in a sentence. They are among the [notes](Self::notes).
+    pub fn left_out(&self) -> impl Iterator<Item = String> {
+        self.programs.iter().filter_map(|program| program.odd).map(|odd| odd.note())
     }
 
     /// The recorded programs in the order of the inputs, with their last steps repeated if they have too few.

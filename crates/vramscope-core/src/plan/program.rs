@@ -130,7 +130,7 @@ impl Program {
         }
     }
 
-    /// Reads a program. About 1 µs per event.
+    /// Reads a program. About 1 µs per event. `leaves_out_odd` leaves out a failed attempt at what must be another size.
     ///
     /// # Errors
     /// [`Cancelled`] if cancelled.
@@ -139,6 +139,7 @@ impl Program {
         device_at: usize,
         tables: &DeviceTables,
         at: Size,
+        leaves_out_odd: bool,
         progress: &Progress,
     ) -> Result<Self, Cancelled> {
         let device = &recording.devices[device_at];
@@ -163,7 +164,7 @@ impl Program {
         let older = rows.len();
         let mut failed = Vec::new();
         let unneeded = unneeded(device, lifetimes, &roles);
-        let odd = OddAttempt::of(device, tables, &roles.anatomy.steps);
+        let odd = OddAttempt::of(device, tables, &roles.anatomy.steps).filter(|_| leaves_out_odd);
         let last = odd.map_or(device.events.len(), |odd| odd.begins as usize);
         for event in 0..last {
             let at = asks.len() as u32;

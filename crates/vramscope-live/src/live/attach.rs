@@ -33,9 +33,15 @@ pub struct Survey {
 impl Survey {
     /// True when the program may be Python, by its version or else by its command line.
     pub fn is_python(&self) -> bool {
-        let looks_so = |w: &String| w.rsplit('/').next().is_some_and(|n| n.starts_with("python")) || w.ends_with(".py");
-        self.socket.is_some() || self.python.is_some() || self.command.iter().take(2).any(looks_so)
+        self.socket.is_some() || self.python.is_some() || looks_like_python(self.command.iter().map(String::as_str))
     }
+}
+
+/// True when the words of a command line look like those of a Python program. A program may have changed its command line, so
+/// false is no proof.
+pub fn looks_like_python<'a>(command: impl Iterator<Item = &'a str>) -> bool {
+    let looks_so = |w: &str| w.rsplit('/').next().is_some_and(|n| n.starts_with("python")) || w.ends_with(".py");
+    command.take(2).any(looks_so)
 }
 
 /// Why nothing is known about a process that the driver lists.

@@ -78,10 +78,15 @@ impl Drop for Sampler {
 fn run(shared: &Shared, mut engine: Engine, records: &SyncSender<Record>) {
     let clock = RealClock { start: Instant::now() };
     let mut left_out = 0u64;
+    let mut was_paused = false;
     while !shared.stop.load(Ordering::Acquire) {
         if shared.is_paused.load(Ordering::Relaxed) {
+            was_paused = true;
             std::thread::park_timeout(NAP);
             continue;
+        }
+        if std::mem::take(&mut was_paused) {
+            engine.resume(&clock);
         }
         for mut record in engine.run_due(&clock) {
             if let Record::Costs(costs) = &mut record {

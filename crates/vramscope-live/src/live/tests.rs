@@ -279,3 +279,18 @@ fn an_hour_at_fifty_a_second_stays_bounded() {
     assert_eq!(live.thinned + recording.devices[0].samples.len() as u64, taken, "nothing goes uncounted");
     assert_eq!(recording.devices[0].samples.iter().filter_map(|s| s.used).max(), Some(399 << 20), "no peak is lost");
 }
+
+#[test]
+fn a_pause_is_a_gap_however_short_and_loses_no_sample() {
+    let mut r = Rehearsal::new(Rates::default());
+    r.pass(3 * SECOND);
+    let lost = |r: &Rehearsal| recording(&r.records).devices[0].live.as_ref().map(|live| (live.lost, live.gaps.clone()));
+    let (before, none) = lost(&r).unwrap();
+    assert!(none.is_empty());
+    r.clock.now.set(r.clock.now.get() + SECOND);
+    r.engine.resume(&r.clock);
+    r.pass(3 * SECOND);
+    let (after, gaps) = lost(&r).unwrap();
+    assert_eq!((after, gaps.len()), (before, 1), "{gaps:?}");
+    assert!((900_000..1_200_000).contains(&(gaps[0].to_us - gaps[0].from_us)), "{gaps:?}");
+}

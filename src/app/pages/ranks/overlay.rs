@@ -4,6 +4,7 @@ use egui::{Ui, Vec2b};
 use egui_plot::{HoverPosition, Line, LineStyle, Plot, PlotPoints};
 
 use super::Ranks;
+use super::pictures::ink;
 use crate::app::theme::{Tokens, Type};
 use crate::app::widgets::{byte_unit, label};
 use vramscope_core::compare::ranks::RankRow;
@@ -11,8 +12,10 @@ use vramscope_core::units::{Bytes, count};
 
 /// Draws reserved and active of A and B over their runs, `height` points high; nothing when none is chosen.
 pub fn overlay(page: &Ranks, ui: &mut Ui, t: &Tokens, height: f32) {
+    // A rank has the colour of its bar. A row of another job than the one on screen has no bar.
+    let ink = |row: &RankRow| page.rows().iter().position(|r| std::ptr::eq(r, row)).map_or(t.other, |at| ink(page, t, at));
     let chosen: Vec<(&RankRow, egui::Color32)> =
-        [(0, t.slot(0)), (1, t.slot(1))].into_iter().filter_map(|(slot, ink)| Some((page.chosen_row(slot)?, ink))).collect();
+        [0, 1].into_iter().filter_map(|slot| page.chosen_row(slot)).map(|row| (row, ink(row))).collect();
     let Some(greatest) = chosen.iter().map(|(row, _)| row.peak_reserved).max() else { return };
     let (unit, divisor) = byte_unit(greatest as f64);
     ui.horizontal(|ui| {

@@ -300,9 +300,9 @@ fn legend(page: &Ranks, ui: &mut Ui, t: &Tokens, title: &str) {
         entries = (0..groups)
             .map(|group| {
                 let name = match group {
-                    0 => "active, lowest group".to_owned(),
-                    _ if group + 1 == groups => "highest group".to_owned(),
-                    _ => format!("group {}", group + 1),
+                    0 => "active, where the reserved peak is lowest".to_owned(),
+                    _ if group + 1 == groups => "where it is highest".to_owned(),
+                    _ => format!("in group {}", group + 1),
                 };
                 LegendEntry::new(Swatch::Fill(t.slot(group)), name)
             })

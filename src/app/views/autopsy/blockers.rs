@@ -89,7 +89,8 @@ pub(super) fn blockers(ui: &mut Ui, cx: &ViewContext<'_>, case: &Case) {
         .goes(1),
         Column::text(place, Width::Share(1.0, PLACE), |c, l: &Line<'_>| {
             let is_own = cx.data.names.index(lifetimes.stack(cx.data.device(), l.id)).is_some();
-            let mut left = c.text(&l.name, Type::Mono, if is_own { t.accent } else { t.text1 }).right() + 10.0;
+            let ink = if is_own { t.accent } else { t.text1 };
+            let mut left = label::name_in(c.p, c.rect, &l.name, Type::Mono, ink).right() + 10.0;
             // After the location, whatever fits.
             for more in l.listed.whose.iter().chain(&l.more) {
                 if left + label::width(c.p, more, Type::Caption) <= c.rect.right() {
@@ -221,7 +222,11 @@ pub(super) fn named(cx: &ViewContext<'_>, id: LifetimeId, segment: Option<usize>
     let words = role_words(cx.data, roles, id);
     let Some(own) = cx.data.names.index(cx.data.tables.lifetimes.stack(cx.data.device(), id)) else {
         let place = segment.map(|segment| format!("in segment {}", count(segment as u64 + 1)));
-        return (words.unwrap_or_else(|| Role::Unknown.text().to_owned()), place.into_iter().collect());
+        let name = words.or_else(|| {
+            let at = cx.data.tables.lifetimes.address(cx.data.device(), id);
+            cx.data.recording.addresses().is_known().then(|| Address(at).to_string())
+        });
+        return (name.unwrap_or_else(|| Role::Unknown.text().to_owned()), place.into_iter().collect());
     };
     let made = place_name(cx.data, roles, id);
     let own = Some(cx.data.names.text(own)).filter(|own| !own.contains(&made));

@@ -163,7 +163,7 @@ mod tests {
         assert_eq!(signed(-(3 << 20)), "−3\u{a0}MiB");
         assert_eq!(
             (signed_figure(0, SizeColumn::default()), signed_figure(-512, SizeColumn::default())),
-            ("same".to_owned(), "−<0.01".to_owned())
+            ("same".to_owned(), "−512\u{a0}B".to_owned())
         );
         assert_eq!((ratio(0, 5), ratio(1, 5000)), (None, Some("> 999".to_owned())));
         let groups = [group(100, 400), group(100, 100)];

@@ -113,7 +113,10 @@ fn by_role(ui: &mut Ui, t: &Tokens, compared: &Compared) {
         let (a, b) = (x.1.bytes, x.2.bytes);
         let change = b as i64 - a as i64;
         let ink = if change == 0 { t.text3 } else { t.text1 };
-        let texts = [&*size.figure(a), &size.figure(b), &layout::signed_figure(change, size)];
+        // There is no room for a figure with a unit of its own.
+        let is_slight = size.figure(change.unsigned_abs()).starts_with('<');
+        let changed = if is_slight { "slight".to_owned() } else { layout::signed_figure(change, size) };
+        let texts = [&*size.figure(a), &size.figure(b), &changed];
         let swatch = Swatch::Fill(role_paint(x.0).colour(t));
         figures(ui, t, Some(swatch), &purpose_words(x), texts, [t.text2, t.text1, ink], Type::Mono);
     }

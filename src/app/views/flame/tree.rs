@@ -71,10 +71,12 @@ impl FlameView {
                 }
                 let room = c.from(x + 16.0).swatch(Swatch::Fill(shade(node, if ink == t.text1 { 0.8 } else { 0.3 })));
                 let (name, place) = node_text(canvas.stacks, node);
-                let room = room.from(room.text(name, Type::Strong, ink).right() + 8.0);
-                if room.rect.width() > 30.0 {
-                    room.text(place, Type::Mono, t.text3);
-                }
+                // The name gives way to the line number, but keeps enough letters to be read.
+                let line = place.rsplit_once(':').map_or(0, |(_, line)| line.chars().count() + 2);
+                let kept = label::width(c.p, &place.chars().rev().take(line).collect::<String>(), Type::Mono) + 12.0;
+                let most = (room.rect.width() - kept).max(room.rect.width() * 0.5);
+                let named = label::text_in(c.p, room.rect.with_max_x(room.rect.left() + most), &name, Type::Strong, ink);
+                label::name_in(c.p, room.from(named.right() + 8.0).rect, &place, Type::Mono, t.text3);
             }),
             Column::figure(total, bytes, |c, &(_, n, ink): &Line<'_>| c.figure(weight(now(n)), ink)).sorts(if compares {
                 Order::After

@@ -200,7 +200,7 @@ impl Canvas<'_> {
             }
         }
         let (name, term) = match p.key.mode {
-            Mode::Occupancy => ("address, lowest above", Term::Occupancy),
+            Mode::Occupancy => ("address, lowest at the top", Term::Occupancy),
             Mode::Age => ("age of the oldest block", Term::Age),
             Mode::Block => ("largest block", Term::Block),
             Mode::Hole => ("largest hole of a place", Term::LargestHole),

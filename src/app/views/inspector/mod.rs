@@ -444,6 +444,8 @@ fn lines(ui: &mut Ui, cx: &ViewContext<'_>, list: &List) {
     let most = list.lines.iter().map(|l| l.bytes).max().unwrap_or(1).max(1) as f32;
     // Wide enough for every note, so that the bars are aligned and no figure is cut.
     let notes = list.lines.iter().map(|l| label::width(ui.painter(), &l.note, Type::Mono)).fold(64.0, f32::max).ceil();
+    // All bars begin after the longest name, so that they have one scale.
+    let names_width = list.lines.iter().map(|l| label::width(ui.painter(), &l.name, Type::Mono)).fold(0.0, f32::max);
     for (i, line) in list.lines.iter().enumerate() {
         let figure = Bytes(line.bytes).to_string();
         let (response, inner) = item_row(ui, cx, (&list.title, i), line.item, &format!("{} {figure}", line.name));
@@ -456,7 +458,7 @@ fn lines(ui: &mut Ui, cx: &ViewContext<'_>, list: &List) {
         if note.right() <= names.right() {
             label::figure(painter, note, &line.note, t.text3);
         }
-        let bars = inner.across(note.right() + 10.0, inner.right() - 72.0);
+        let bars = inner.across(inner.left() + names_width + notes + 20.0, inner.right() - 72.0);
         if bars.width() > 12.0 && bars.right() < figure_rect.left() + 1.0 {
             let width = bars.width() * line.bytes as f32 / most;
             let bar = Rect::from_min_size(pos2(bars.right() - width, bars.center().y - 3.0), vec2(width.max(1.0), 6.0));

@@ -57,11 +57,10 @@ impl SamplesAlone {
         let shown = bands_at(at_us.unwrap_or(last.time_us)).unwrap_or_default();
         let spoken = paint::spoken(&shown, capacity);
         response.widget_info(|| WidgetInfo::labeled(Role::Canvas, true, format!("Memory of the card over time. {spoken}")));
-        paint::chart(ui, cx.tokens, &plot, device, track, &self.peaks);
+        let names = paint::chart(ui, cx.tokens, &plot, device, track, &self.peaks);
         let named = paint::marks(ui, cx.tokens, &plot, track, plot.area.right());
-        if let Some(us) = at_us {
-            paint::cursor(ui, cx.tokens, &plot, us, bands_at(us));
-        }
+        let chips = at_us.map_or_else(Vec::new, |us| paint::cursor(ui, cx.tokens, &plot, us, bands_at(us)));
+        paint::names(ui, &names, &chips);
         if let Some(p) = gesture.hover.filter(|p| area.contains(*p) && !response.dragged()) {
             ui.painter().vline(p.x, area.y_range(), egui::Stroke::new(1.0, Tokens::at(cx.tokens.text1, 0.4)));
             let us = plot.time_at(p.x);

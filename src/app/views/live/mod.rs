@@ -64,6 +64,8 @@ struct LiveView {
     takes_keyboard: bool,
     mark_text: String,
     rate: usize,
+    /// The value of `fitted` when the whole watch was shown last.
+    fitted: u32,
     /// The GPUs that can be watched on this machine.
     machine: Derived<(), MachineState>,
 }
@@ -250,9 +252,17 @@ impl LiveView {
         }
     }
 
+    /// Shows the whole watch, of this length in µs.
+    fn show_all(&mut self, whole: f64) {
+        (self.window, self.span) = (Some((0.0, whole.max(1e6))), None);
+    }
+
     fn bands(&mut self, ui: &mut Ui, cx: &ViewContext<'_>, device: &DeviceRecording, track: &LiveTrack, at_us: i64, now_us: i64) {
         let t = cx.tokens;
         let first_us = device.samples.first().map_or(0, |s| s.time_us);
+        if std::mem::replace(&mut self.fitted, cx.shared.fitted) != cx.shared.fitted {
+            self.show_all((now_us - first_us) as f64);
+        }
         let window = self.visible(first_us, now_us, running(cx).is_some());
         let inner = ui.max_rect();
         let has_ends = inner.width() > 700.0;
@@ -292,7 +302,7 @@ impl LiveView {
         let spoken = bands.map_or_else(String::new, |b| paint::spoken(&b, capacity));
         response.widget_info(|| WidgetInfo::labeled(Role::Canvas, true, format!("Memory over time. {spoken}")));
         self.gestures(ui, cx, &response, &plot, (now_us - first_us) as f64);
-        paint::chart(ui, t, &plot, device, track, &self.peaks);
+        let names = paint::chart(ui, t, &plot, device, track, &self.peaks);
         if let Some(limit) = cx.shared.live.as_ref().and_then(|l| l.rules.free_below) {
             paint::alarm_line(ui, t, &plot, capacity, limit);
         }
@@ -312,11 +322,22 @@ impl LiveView {
                 Tip::new(mark.text.to_string()).row("time", format!("{} UTC", time_of_day(mark.time_us))).show(&response);
             }
         }
-        if cx.shared.instant_us.is_some() {
-            paint::cursor(ui, t, &plot, at_us, bands);
-        }
-        if has_ends && let Some(last) = device.samples.last().and_then(|s| s.bands(capacity)) {
-            paint::ends(ui, t, &plot, inner.right() - 16.0, newest(cx, track, now_us), &last);
+        let chips = match cx.shared.instant_us {
+            Some(_) => paint::cursor(ui, t, &plot, at_us, bands),
+            None => Vec::new(),
+        };
+        paint::names(ui, &names, &chips);
+        // The sample at the right edge of what is visible.
+        let edge_us = plot.time_at(plot_rect.right());
+        let is_past = edge_us < now_us && self.window.is_some();
+        let end = if is_past { sample_at(&device.samples, edge_us) } else { device.samples.len().checked_sub(1) };
+        let is_in_gap = is_past && track.gaps.iter().any(|gap| gap.from_us < edge_us && edge_us < gap.to_us);
+        if has_ends
+            && !is_in_gap
+            && let Some(last) = end.and_then(|i| device.samples[i].bands(capacity))
+        {
+            let caption = if is_past { "at this edge" } else { newest(cx, track, now_us) };
+            paint::ends(ui, t, &plot, inner.right() - 16.0, caption, &last);
         }
     }
 
@@ -334,7 +355,7 @@ impl LiveView {
             cx.actions.send(Action::SetInstant(Some(plot.time_at(at.x))));
         }
         if response.double_clicked() {
-            (self.window, self.span) = (Some((0.0, whole.max(1e6))), None);
+            self.show_all(whole);
         }
         if response.dragged() {
             let by = -f64::from(response.drag_delta().x) * plot.x.per_point();

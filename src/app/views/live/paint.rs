@@ -130,8 +130,22 @@ impl Room {
     }
 }
 
-/// Draws the bands over time, with grid, axes and the line of total use.
-pub(super) fn chart(ui: &Ui, t: &Tokens, plot: &Plot, device: &DeviceRecording, track: &LiveTrack, peaks: &Peaks) {
+/// The name of a band inside the chart: where it goes, and its colour.
+pub(super) struct Name {
+    at: Rect,
+    text: &'static str,
+    ink: Color32,
+}
+
+/// Draws the names, except those that the chips of the cursor would touch.
+pub(super) fn names(ui: &Ui, names: &[Name], chips: &[Rect]) {
+    for name in names.iter().filter(|name| chips.iter().all(|chip| !chip.intersects(name.at))) {
+        label::text(ui.painter(), name.at.center(), Align2::CENTER_CENTER, name.text, Type::Caption, name.ink);
+    }
+}
+
+/// Draws the bands over time, with grid, axes and the line of total use. Returns the names of bands to draw over them.
+pub(super) fn chart(ui: &Ui, t: &Tokens, plot: &Plot, device: &DeviceRecording, track: &LiveTrack, peaks: &Peaks) -> Vec<Name> {
     let p = ui.painter().with_clip_rect(plot.area.expand2(vec2(110.0, 60.0)).intersect(ui.clip_rect()));
     let capacity = device.capacity.unwrap_or(0);
     let mut batch = Batch::new(&p).hatch_origin(plot.area.min);
@@ -187,11 +201,12 @@ pub(super) fn chart(ui: &Ui, t: &Tokens, plot: &Plot, device: &DeviceRecording, 
     batch.paint(&p);
     let last = shown.iter().rev().find_map(|s| device.samples[(*s)?].bands(capacity)).unwrap_or_default();
     // Bands that exist at the end are named beside the chart.
+    let mut names = Vec::new();
     for (band, room) in Band::ALL.into_iter().zip(&rooms).filter(|(band, _)| band.bytes(&last) == 0) {
-        let place = room.widest;
-        if label::width(&p, band.name(), Type::Caption) + 12.0 < place.width() {
-            let ink = colour(band, t).map_or(t.text2, Tokens::ink_on);
-            label::text(&p, place.center(), Align2::CENTER_CENTER, band.name(), Type::Caption, ink);
+        let (place, width) = (room.widest, label::width(&p, band.name(), Type::Caption));
+        if width + 12.0 < place.width() {
+            let at = Rect::from_center_size(place.center(), vec2(width, Room::LEAST));
+            names.push(Name { at, text: band.name(), ink: colour(band, t).map_or(t.text2, Tokens::ink_on) });
         }
     }
     let gutter = Rangef::new(plot.area.top() - 6.0, plot.area.bottom() + 2.0);
@@ -207,6 +222,7 @@ pub(super) fn chart(ui: &Ui, t: &Tokens, plot: &Plot, device: &DeviceRecording, 
     let strip = Rect::from_min_size(plot.area.left_bottom() + vec2(-20.0, 2.0), vec2(plot.area.width() + 50.0, 20.0));
     let times = time_ticks(plot.x.start, plot.x.end, most_across(plot.area.width()));
     times.label_across(&p, t, &plot.x, strip);
+    names
 }
 
 /// Draws the use at which less than `limit` is free, when it is in the visible range.
@@ -255,11 +271,12 @@ pub(super) fn marks(ui: &Ui, t: &Tokens, plot: &Plot, track: &LiveTrack, right: 
     places
 }
 
-/// Draws the cursor: its line, its time, and the values of the wide bands.
-pub(super) fn cursor(ui: &Ui, t: &Tokens, plot: &Plot, time_us: i64, bands: Option<Bands>) {
+/// Draws the cursor: its line, its time, and the values of the wide bands. Returns where those values are.
+pub(super) fn cursor(ui: &Ui, t: &Tokens, plot: &Plot, time_us: i64, bands: Option<Bands>) -> Vec<Rect> {
+    let mut chips = Vec::new();
     let x = plot.x_of(time_us);
     if x < plot.area.left() - 0.5 || x > plot.area.right() + 0.5 {
-        return;
+        return chips;
     }
     let p = ui.painter();
     let mut batch = Batch::new(p);
@@ -267,7 +284,7 @@ pub(super) fn cursor(ui: &Ui, t: &Tokens, plot: &Plot, time_us: i64, bands: Opti
     batch.paint(p);
     let seconds = (time_us - plot.zero_us) as f64 / 1e6;
     paint_chip(p, t, pos2(x, plot.area.bottom() + 12.0), Align2::CENTER_CENTER, &format!("{seconds:.2}{NBSP}s"));
-    let Some(bands) = bands else { return };
+    let Some(bands) = bands else { return chips };
     let mut at = 0u64;
     for band in Band::ALL {
         let bytes = band.bytes(&bands);
@@ -279,8 +296,9 @@ pub(super) fn cursor(ui: &Ui, t: &Tokens, plot: &Plot, time_us: i64, bands: Opti
         let text = format!("{} {}", band.name(), Bytes(bytes));
         let is_right = x + label::width(p, &text, Type::Body) + 24.0 > plot.area.right();
         let (dx, anchor) = if is_right { (-8.0, Align2::RIGHT_CENTER) } else { (8.0, Align2::LEFT_CENTER) };
-        paint_chip(p, t, pos2(x + dx, f32::midpoint(low, high)), anchor, &text);
+        chips.push(paint_chip(p, t, pos2(x + dx, f32::midpoint(low, high)), anchor, &text));
     }
+    chips
 }
 
 /// Draws names and values of the newest sample at the right end, at the height of their bands without overlap.

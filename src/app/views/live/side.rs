@@ -2,7 +2,7 @@
 
 use egui::{Sense, Ui, vec2};
 
-use super::table::only_split;
+use super::table::{may_be_python, only_split};
 use super::{LiveView, attachable, running};
 use crate::app::state::{Action, LiveAction};
 use crate::app::theme::Type;
@@ -34,7 +34,7 @@ impl LiveView {
         let worth = |p: &&ProcessTrack| {
             let point = p.at(at_us);
             let tells = p.has_helper || point.is_some_and(|x| x.torch.is_some());
-            (tells, p.command.starts_with("python"), point.and_then(|x| x.used))
+            (tells, may_be_python(p), point.and_then(|x| x.used))
         };
         let selected = track.processes.iter().find(|p| self.selected == Some((p.pid, p.started)));
         let present = || track.processes.iter().filter(|p| p.at(at_us).is_some());
@@ -42,6 +42,7 @@ impl LiveView {
         let can_attach = attachable(cx).is_some();
         let verb = |p: &ProcessTrack| match (p.has_helper, can_attach && track.trouble.is_none()) {
             (_, false) => "Process",
+            (false, true) if !may_be_python(p) => "Process",
             (true, true) => "Attached to",
             (false, true) => "Attach to",
         };

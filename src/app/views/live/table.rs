@@ -12,6 +12,7 @@ use crate::app::views::ViewContext;
 use crate::app::widgets::{Bar, Cell, Column, PaneHeader, Push, Table, Width, label, pane};
 use vramscope_core::model::{Bands, HelperState, LiveTrack, ProcessTrack};
 use vramscope_core::units::{Bytes, SizeColumn, time_of_day};
+use vramscope_live::live::attach::looks_like_python;
 
 /// A row: a process, the driver's memory, or the whole device.
 struct Line<'a> {
@@ -215,11 +216,16 @@ fn process_line<'a>(
             _ => "not split: no helper in this process",
         },
         source: match helper {
-            HelperState::Absent if can_attach => None,
+            HelperState::Absent if can_attach && may_be_python(process) => None,
             HelperState::Absent => Some(("NVML".to_owned(), t.text3)),
             _ => Some(("helper".to_owned(), t.text2)),
         },
     })
+}
+
+/// False for a program whose command line is known and is no Python's. The side column still examines it when it is selected.
+pub(super) fn may_be_python(process: &ProcessTrack) -> bool {
+    process.command.is_empty() || looks_like_python(process.command.split_whitespace())
 }
 
 fn tip(ui: &mut Ui, t: &Tokens, process: &ProcessTrack) {

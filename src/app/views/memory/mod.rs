@@ -148,7 +148,7 @@ impl Memory {
         let has_blocks = !cx.data.tables.lifetimes.is_empty();
         let found = if has_blocks { self.find(ui, cx) } else { None };
         if let Some((found, whole, when)) = &found {
-            self.held(ui, cx, found, whole, when);
+            self.held(ui, cx, found, whole, (when, top));
         }
         // When the only finding is the failure or leak shown above, there is nothing left to list.
         let others = self.findings.number_of_others(cx);
@@ -224,10 +224,10 @@ impl Memory {
         found
     }
 
-    fn held(&mut self, ui: &mut Ui, cx: &ViewContext<'_>, found: &Found, whole: &Whole, when: &str) {
+    fn held(&mut self, ui: &mut Ui, cx: &ViewContext<'_>, found: &Found, whole: &Whole, (when, top): (&str, f32)) {
         ui.add_space(10.0);
         let below = self.findings.first_of_others(cx).filter(|_| self.hides_findings);
-        self.shows_findings |= notes::sentence(ui, cx, found, when, below);
+        self.shows_findings |= notes::sentence(ui, cx, found, when, top, below);
         let rows = layout::role_rows(&found.held, &whole.elsewhere);
         let role = roles::roles(ui, cx, &found.held, &rows);
         let by_role = cx.shared.colour_by == ColourBy::Role;

@@ -17,11 +17,11 @@ use vramscope_core::units::{Bytes, NBSP};
 pub(super) const FINDINGS_LINK: f32 = 22.0;
 
 /// The summary: how much memory, when, and what most of it is. It begins with what the recording lacks when that limits the
-/// answer. `below` is the finding that needs scrolling to. True when the link to it was clicked.
-pub(super) fn sentence(ui: &mut Ui, cx: &ViewContext<'_>, found: &Found, when: &str, below: Option<&Finding>) -> bool {
+/// answer. `top` is where the answer begins, with the failure that may be told above. `below` is the finding that needs scrolling to.
+/// True when the link to it was clicked.
+pub(super) fn sentence(ui: &mut Ui, cx: &ViewContext<'_>, found: &Found, when: &str, top: f32, below: Option<&Finding>) -> bool {
     let t = cx.tokens;
     let mut is_clicked = false;
-    let top = ui.cursor().min - vec2(0.0, 6.0);
     padded(ui, |ui| {
         if cx.data.recording.source.format.never_ran() {
             ui.label(Type::Caption.text("predicted, never ran").color(t.amber));
@@ -74,7 +74,7 @@ pub(super) fn sentence(ui: &mut Ui, cx: &ViewContext<'_>, found: &Found, when: &
     });
     ui.add_space(8.0);
     let bottom = pos2(ui.max_rect().right(), ui.cursor().top() - 2.0);
-    anchor::mark(ui, "sentence", Rect::from_min_max(top, bottom));
+    anchor::mark(ui, "sentence", Rect::from_min_max(pos2(ui.max_rect().left(), top), bottom));
     is_clicked
 }
 

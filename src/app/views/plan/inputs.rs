@@ -72,8 +72,8 @@ impl Refusal {
     }
 }
 
-/// The key of a plan: its recordings and their sizes.
-type Key = Vec<(Origin, Size)>;
+/// The key of a plan: whether the sizes are known, and the recordings with their sizes.
+type Key = (bool, Vec<(Origin, Size)>);
 
 /// The recordings, their sizes, and the plan made of them.
 #[derive(Default)]
@@ -217,7 +217,7 @@ impl Inputs {
             Err(sentence) => return State::Incomplete(sentence),
         };
         let open = cx.comparing.open();
-        let key: Key = self.chosen.iter().map(|c| c.origin.clone()).zip(sizes).collect();
+        let key: Key = (self.knows_sizes(), self.chosen.iter().map(|c| c.origin.clone()).zip(sizes).collect());
         let own = Arc::clone(cx.data);
         let tabs: Vec<(DocumentId, Arc<DeviceData>)> = open.into_iter().map(|o| (o.id, o.data)).collect();
         let (read, wanted) = (Arc::clone(&self.read), key.clone());
@@ -273,7 +273,7 @@ fn build(
     own: &Arc<DeviceData>,
     tabs: &[(DocumentId, Arc<DeviceData>)],
     read: &Mutex<HashMap<PathBuf, Arc<DeviceData>>>,
-    wanted: Key,
+    (knows_sizes, wanted): Key,
     progress: &Progress,
 ) -> Option<Built> {
     let refused = |sentence: String, shown| Some(Built { plan: Err(Refusal::of(sentence)), shown });
@@ -304,13 +304,20 @@ fn build(
         let sentence = format!("{} holds no request for memory, so nothing of it can be planned", data.recording.source.name);
         return refused(sentence, shown);
     }
-    let inputs = all.iter().map(|(data, at)| Input {
-        recording: Arc::clone(&data.recording),
-        device: data.index,
-        tables: &data.tables,
-        at: at.clone(),
-    });
-    let plan = match Plan::of(inputs.collect(), progress) {
+    let mut inputs: Vec<Input<'_>> = all
+        .iter()
+        .map(|(data, at)| Input {
+            recording: Arc::clone(&data.recording),
+            device: data.index,
+            tables: &data.tables,
+            at: at.clone(),
+        })
+        .collect();
+    let plan = match inputs.pop_if(|_| !knows_sizes) {
+        Some(only) => Plan::as_recorded(only, progress),
+        None => Plan::of(inputs, progress),
+    };
+    let plan = match plan {
         Ok(plan) => Ok(Arc::new(plan)),
         Err(NoPlan::Cancelled(_)) => return None,
         Err(NoPlan::Parts(parting)) => Err(Refusal { sides: parting.sides.to_vec(), ..Refusal::of(parting.why) }),

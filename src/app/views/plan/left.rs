@@ -10,7 +10,7 @@ use super::room::{LISTED, Room, card, card_size};
 use super::runs::{Answer, Ask};
 use super::scene::Scene;
 use super::sizes::{Ink, headline, lead, number};
-use crate::app::state::{Command, Workspace};
+use crate::app::state::{Action, Choosing, Command, Workspace};
 use crate::app::theme::Type;
 use crate::app::widgets::{
     CodeWell, Cut, Field, Icon, KeyValue, ListRow, Push, icon_button_sized, label, link_with, menu_item, padded, pane, row,
@@ -75,6 +75,12 @@ impl PlanView {
                     label::paragraph(ui, &words, Type::Lead, t.text3);
                 }
             }
+            // What the answer is not about comes before its details.
+            let first: Vec<String> = scene.plan.doubts().iter().cloned().chain(scene.plan.left_out()).collect();
+            for sentence in &first {
+                ui.add_space(4.0);
+                label::paragraph(ui, sentence, Type::Body, t.amber);
+            }
             ui.add_space(4.0);
             let mut job = LayoutJob::default();
             job.wrap.max_width = ui.available_width();
@@ -99,11 +105,14 @@ impl PlanView {
             }
             if let Some(cap) = self.room.and_then(|room| self.estimated(room)) {
                 ui.add_space(4.0);
-                let words =
-                    format!("The cap is {}. What fits is told for its low end; up to its high end may fit.", cap.estimate());
+                let [least, most] = [cap.least, cap.most].map(Bytes);
+                let words = format!(
+                    "The limit is {}. What needs at most {least} fits; what needs more than that, up to {most}, may fit.",
+                    cap.estimate()
+                );
                 label::paragraph(ui, &words, Type::Body, t.amber);
             }
-            for note in scene.plan.notes() {
+            for note in scene.plan.notes().iter().filter(|note| !first.contains(note)) {
                 ui.add_space(4.0);
                 label::paragraph(ui, note, Type::Body, t.text2);
             }
@@ -264,10 +273,6 @@ impl PlanView {
 
     /// A menu to add other tabs or a file.
     fn add_menu(&mut self, ui: &mut Ui, cx: &ViewContext<'_>) {
-        let tip = "No file was chosen. Where the desktop has no file dialog, open the file in a tab and choose it here.";
-        if let Some(path) = self.dialog.poll(cx, tip) {
-            self.inputs.add(Origin::File(path.clone()), name_of(&path));
-        }
         let button = link_with(ui, "+ Add one", Type::Body, None);
         pane::menu_below(&button, 280.0, |ui| {
             for open in cx.comparing.open() {
@@ -278,8 +283,7 @@ impl PlanView {
                 }
             }
             if menu_item(ui, "A file\u{2026}", None, None, true).clicked() {
-                let endings = &["pickle", "pkl", "json", "gz", "zst", "html"];
-                self.dialog.open(cx, "Choose another recording of the same program", endings);
+                cx.actions.send(Action::Choose(Choosing::Plan));
                 ui.close();
             }
         });

@@ -4,15 +4,16 @@ use std::sync::Arc;
 
 use egui::{Rect, Stroke, Ui};
 
+use super::plan_link::plan_link;
 use super::{View, ViewContext, ViewInfo};
 use crate::app::state::ViewKind;
 use crate::app::theme::{Tokens, Type};
 use crate::app::widgets::{Cut, PaneHeader, Push, label, pane, segmented, selector};
-use inputs::State;
+use inputs::{Origin, State};
 use model::PlanView;
 use room::{Room, room_for};
 use runs::Runs;
-use scene::Scene;
+use scene::{Question, Scene};
 use vramscope_core::inference::whatif::WhatIf;
 use vramscope_core::model::{DeviceKind, Format};
 use vramscope_core::plan::cards::Card;
@@ -99,7 +100,7 @@ impl View for PlanView {
         if cx.data.recording.source.format == Format::Plan {
             let sentence =
                 "This run is predicted already: it was never made. Plan from the recordings that it follows from, in their tabs.";
-            return pane::empty_state(ui, sentence, None);
+            return pane::empty_with(ui, sentence, 40.0, |ui| plan_link(ui, cx));
         }
         if !WhatIf::has_requests(device) {
             return cx.without_history(
@@ -108,6 +109,10 @@ impl View for PlanView {
             );
         }
         self.inputs.begin(cx);
+        for path in cx.shared.to_plan_with.iter().skip(self.planned_with) {
+            self.inputs.add(Origin::File(path.clone()), inputs::name_of(path));
+        }
+        self.planned_with = cx.shared.to_plan_with.len();
         let room = self.room(cx);
         let state = self.inputs.plan(cx);
         let area = ui.max_rect();
@@ -120,7 +125,7 @@ impl View for PlanView {
             if self.asked.as_ref().is_none_or(|asked| !Arc::ptr_eq(asked, plan)) {
                 (self.asked, self.runs) = (Some(Arc::clone(plan)), Runs::default());
             }
-            let (scene, mut asks) = self.scene(plan, room, cx.data.last_oom());
+            let (scene, mut asks) = self.scene(plan, room, &cx.data.ooms);
             if scene.knows {
                 let cards = room::LISTED.iter().copied().chain(self.more_card).filter_map(room::card);
                 asks.extend(cards.map(|card| left::largest_ask(&scene, &scene.own, Room::Card(card).limit(self.held))));
@@ -163,7 +168,9 @@ impl View for PlanView {
                 });
                 if self.inputs.chosen.len() > 1 {
                     ui.add_space(10.0);
-                    ui.vertical_centered(|ui| only_first = Push::outlined("Use only the first").show(ui).clicked());
+                    let first = self.inputs.chosen.first().map_or("", |chosen| chosen.name.as_str());
+                    let words = format!("Use only {}", label::without_middle_letters(first, 20, 20));
+                    ui.vertical_centered(|ui| only_first = Push::outlined(&words).show(ui).clicked());
                 }
             }
             (None, State::Incomplete(_)) => {
@@ -341,18 +348,19 @@ impl PlanView {
 
     /// Draws the table, and also the contents of the right column when there is no room for that column.
     fn below(&mut self, ui: &mut Ui, cx: &ViewContext<'_>, scene: &Scene, has_right: bool) {
-        let fails = scene.at_wanted().is_some_and(|p| scene::outcome(&p.capped) != scene::Outcome::Fits);
+        let fits = scene.question == Question::Fit;
         let named = scene.named(scene.wanted);
         let is_narrow = !has_right && ui.ctx().content_rect().width() < 1200.0;
         let wanted = if scene.knows && !is_narrow { format!("the wanted {named}") } else { named };
-        let title = if fails { format!("What would let {wanted} fit") } else { format!("What would save memory at {wanted}") };
+        let title = if fits { format!("What would let {wanted} fit") } else { format!("What would save memory at {wanted}") };
         let (tried, all) = tried(scene);
         let of = counted(all, "change or setting", "changes and settings");
-        let caption = match all - scene.idle as u64 {
+        let caption = match scene.helping {
             // Progress is shown in the header, which counts the runs.
             _ if tried < all => format!("{of}, being tried"),
-            helping if fails && scene.is_hopeless => format!("{helping} of {of} lower its peak"),
-            helping => format!("{helping} of {of} would help"),
+            helping if fits => format!("{helping} of {of} would"),
+            1 => format!("1 of {of} lowers its peak"),
+            helping => format!("{helping} of {of} lower its peak"),
         };
         let mut page = if has_right { 0 } else { self.page };
         PaneHeader::new(&title).caption(&caption).show(ui, |ui| {
@@ -363,12 +371,15 @@ impl PlanView {
                 self.order_menu(ui, scene);
                 if scene.idle > 0 {
                     let words = if self.shows_idle { "Hide" } else { "Show" };
-                    let about = "Changes and settings that do not apply here or do not lower the peak, and why.";
+                    let about = match scene.question {
+                        Question::Fit => "Changes and settings that do not apply here, or that alone are not enough.",
+                        Question::Save => "Changes and settings that do not apply here or do not lower the peak, and why.",
+                    };
                     // The title has priority.
                     let words = if is_narrow {
                         format!("{words} {} more", scene.idle)
                     } else {
-                        format!("{words} {} that would not help", scene.idle)
+                        format!("{words} {} that {}", scene.idle, if fits { "alone would not" } else { "would not help" })
                     };
                     if Push::plain(&words).small().show(ui).on_hover_text(about).clicked() {
                         self.shows_idle ^= true;

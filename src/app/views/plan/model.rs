@@ -8,10 +8,9 @@ use super::layout::{extent, grid, order, step_for};
 use super::left::largest_ask;
 use super::room::{Room, room_words};
 use super::runs::{Answer, Ask, Point, Runs};
-use super::scene::{Figures, Kind, Outcome, Row, Scene, outcome};
+use super::scene::{Figures, Kind, Outcome, Question, Row, Scene, outcome};
 use super::table::Order;
 use crate::app::jobs::Derived;
-use crate::app::views::file_dialog::FileDialog;
 use crate::app::widgets::Sort;
 use vramscope_core::inference::CapRange;
 use vramscope_core::inference::whatif::SUGGESTED;
@@ -68,12 +67,13 @@ pub struct PlanView {
     pub(super) shows_idle: bool,
     /// The role under the pointer.
     pub(super) role: Option<&'static str>,
-    pub(super) dialog: FileDialog,
+    /// How many of [`SharedViewState::to_plan_with`](crate::app::state::shared::SharedViewState::to_plan_with) were added.
+    pub(super) planned_with: usize,
 }
 
 impl PlanView {
     /// What is known so far, and the questions that are still open.
-    pub(super) fn scene(&self, plan: &Arc<Plan>, room: Room, oom: Option<u32>) -> (Scene, Vec<Ask>) {
+    pub(super) fn scene(&self, plan: &Arc<Plan>, room: Room, ooms: &[u32]) -> (Scene, Vec<Ask>) {
         let names = plan.names();
         // A quantity with the same value in all recordings cannot be planned at another value.
         let varies = |name: &&String| plan.held_at(name).is_none();
@@ -90,7 +90,7 @@ impl PlanView {
         let knows = self.inputs.knows_sizes();
         let wanted = match self.wanted.filter(|_| knows) {
             Some(wanted) => wanted,
-            None if !knows || oom.is_some() => most,
+            None if !knows || !ooms.is_empty() => most,
             None => most * 2,
         };
         let step = self.step.unwrap_or_else(|| step_for(most.max(wanted))).max(1);
@@ -170,8 +170,10 @@ impl PlanView {
             at_row: at.clone(),
             at,
             failure,
-            recorded_failure: oom.filter(|_| plan.is_single()),
+            recorded_failures: if plan.is_single() { ooms.to_vec() } else { Vec::new() },
             rows: Vec::new(),
+            question: Question::Save,
+            helping: 0,
             idle: 0,
             shows_idle: self.shows_idle,
             selected: 0,
@@ -317,10 +319,15 @@ impl PlanView {
             }
         }
         let own = scene.rows.first().and_then(|row| row.figures.clone());
+        let answers = |row: &Row, question| Some(row.figures.as_ref()?.answers(question, own.as_ref()?));
+        let fits = |row: &Row| answers(row, Question::Fit) == Some(true);
+        let can_fit = fails == Some(true) && (!scene.is_hopeless || scene.rows.iter().any(fits));
+        let question = if can_fit { Question::Fit } else { Question::Save };
+        scene.question = question;
+        scene.helping = scene.rows.iter().filter(|row| answers(row, question) == Some(true)).count();
         let is_idle = |row: &Row| {
             let is_wanted = row.is_best || row.is_part || row.kind == Kind::Own || Some(&row.kind) == self.row.as_ref();
-            let improves = |own| row.known().is_some_and(|figures| figures.improves(own));
-            !is_wanted && row.figures.is_some() && own.as_ref().is_some_and(|own| !improves(own))
+            !is_wanted && answers(row, question) == Some(false)
         };
         scene.idle = scene.rows.iter().filter(|row| is_idle(row)).count();
         if !self.shows_idle {

@@ -39,6 +39,15 @@ pub(super) enum Outcome {
     Useless(String),
 }
 
+/// What the table of changes answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Question {
+    /// What makes the wanted size fit.
+    Fit,
+    /// What lowers its peak: it fits already, or nothing makes it fit.
+    Save,
+}
+
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Figures {
     /// Peak of reserved bytes without a limit.
@@ -76,14 +85,13 @@ impl Figures {
         }
     }
 
-    /// True for a known row that is better than the unchanged program: a lower peak, a better outcome, or a larger size that fits.
-    pub(super) fn improves(&self, own: &Figures) -> bool {
-        let rank = |figures: &Figures| match figures.outcome {
-            Outcome::Fits => 0,
-            Outcome::May => 1,
-            Outcome::Fails | Outcome::Useless(_) => 2,
-        };
-        self.peak < own.peak || rank(self) < rank(own) || self.largest > own.largest
+    /// True for a row that does what the table's heading asks for.
+    pub(super) fn answers(&self, question: Question, own: &Figures) -> bool {
+        match (question, &self.outcome) {
+            (_, Outcome::Useless(_)) => false,
+            (Question::Fit, outcome) => matches!(outcome, Outcome::Fits | Outcome::May) && *outcome != own.outcome,
+            (Question::Save, _) => self.peak < own.peak,
+        }
     }
 
     /// The cost, including the bytes that are recomputed or moved.
@@ -169,10 +177,13 @@ pub(super) struct Scene {
     pub at_row: Option<Arc<Point>>,
     /// The first size that fails, and its failure.
     pub failure: Option<(u64, Failure)>,
-    /// The event of the failure in the only recording.
-    pub recorded_failure: Option<u32>,
+    /// The events of the failures in the only recording.
+    pub recorded_failures: Vec<u32>,
     pub rows: Vec<Row>,
-    /// How many rows neither lower the peak nor make anything fit. They are shown only on request.
+    pub question: Question,
+    /// How many rows answer the question.
+    pub helping: usize,
+    /// How many rows do not. They are shown only on request.
     pub idle: usize,
     pub shows_idle: bool,
     pub selected: usize,

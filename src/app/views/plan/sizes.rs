@@ -62,8 +62,9 @@ pub(super) fn lead(scene: &Scene) -> Vec<(String, Ink)> {
         };
         say(format!("{words} at event {}", count(u64::from(failure.event))), Ink::Red);
         // When only a range is known for the cap, its low end is used. An earlier request than the recorded one may then fail.
-        let is_same = |event: &u32| *event == failure.event || (scene.knows && !scene.recorded.contains(size));
-        if let Some(recorded) = scene.recorded_failure.filter(|event| !is_same(event)) {
+        let is_recorded_size = !scene.knows || scene.recorded.contains(size);
+        let is_told = scene.recorded_failures.contains(&failure.event) || !is_recorded_size;
+        if let Some(&recorded) = scene.recorded_failures.last().filter(|_| !is_told) {
             say(format!(" under that limit (in the recording: {})", count(u64::from(recorded))), Ink::Plain);
         }
         let doing = if failure.doing.is_empty() { String::new() } else { format!(", {}", failure.doing) };

@@ -22,6 +22,9 @@ pub(super) enum Order {
     Largest,
 }
 
+/// The least width of a table with bars.
+const BARS_FROM: f32 = 1100.0;
+
 /// The sort orders in the menu. A click on a column title reverses one.
 const ORDERS: [(&str, Order, bool); 4] = [
     ("cheapest that fits", Order::Best, false),
@@ -67,6 +70,8 @@ impl PlanView {
         let least = if scene.knows { 800.0 } else { 700.0 };
         // Without a curve the table is narrower but higher, so costs may take three lines.
         let (height, most_lines) = if scene.knows { (ROW, 2) } else { (ROW + 14.0, 3) };
+        let has_bars = ui.available_width() >= BARS_FROM;
+        let (figure_head, figure_width) = if has_bars { (unit.unit().to_owned(), 64.0) } else { (unit.head("reserved"), 92.0) };
         let columns: Vec<Column<'_, Line<'_>, Order>> = vec![
             Column::text("", Width::Exact(10.0), |c, l: &Line<'_>| {
                 let is_filled = l.1.is_part || l.0 == selected || l.1.kind == Kind::Own;
@@ -96,8 +101,9 @@ impl PlanView {
                     c.bar(&if scene.limit as f64 <= scale { bar.tick(scene.limit as f64, t.red) } else { bar });
                 }
             })
-            .from(1100.0),
-            Column::figure(unit.unit(), 64.0, |c, l: &Line<'_>| match l.1.known() {
+            .from(BARS_FROM),
+            // Where there is room for the bars, their column names what the figures are of.
+            Column::figure(figure_head, figure_width, |c, l: &Line<'_>| match l.1.known() {
                 Some(f) => c.figure(unit.figure(f.peak), t.text1),
                 None => dash(c, l.1),
             })

@@ -215,8 +215,13 @@ impl Canvas<'_> {
         [self.tracks.open(Track::Curves), Some(self.tracks.strata)].into_iter().flatten().any(|r| r.y_range().contains(y))
     }
 
-    /// True where the readout would cover the track's name in the gutter; it is then drawn inside the plot.
+    /// True where the readout would cover the track's name in the gutter, or the note on hidden lanes at the foot of the strata; it
+    /// is then drawn inside the plot.
     pub fn is_at_name(&self, y: f32) -> bool {
+        let foot = self.tracks.strata.bottom();
+        if (foot - 32.0..foot).contains(&y) {
+            return true;
+        }
         let tops = [self.tracks.open(Track::Curves), Some(self.tracks.strata)].into_iter().flatten().map(|r| r.top());
         tops.into_iter().any(|top| (top - 8.0..top + 34.0).contains(&y))
     }

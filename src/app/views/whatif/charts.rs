@@ -150,6 +150,8 @@ impl WhatIfView {
         let recorded_peak = cx.data.tables.curves.peak(Quantity::Reserved).0;
         let top = lines.iter().map(|l| l.answer.row.peak_reserved_bytes).max().unwrap_or(0);
         let top = if limit.is_none() { top.max(recorded_peak) } else { top };
+        // Allocated memory is drawn as recorded, also where the limit is below it.
+        let top = own.as_ref().map_or(top, |own| top.max(own.row.peak_allocated_bytes));
         let cap = self.limit().filter(|&l| limit.is_some() || l <= top.saturating_add(top / 2));
         let top = top.max(cap.unwrap_or(0)).max(1) as f64 * 1.06;
         let y = Scale::vertical(0.0, top, rect.y_range());

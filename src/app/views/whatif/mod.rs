@@ -8,7 +8,8 @@ use super::{View, ViewContext, ViewInfo};
 use crate::app::state::{Action, ViewKind};
 use crate::app::theme::{Tokens, Type};
 use crate::app::widgets::{Field, Icon, Push, anchor, pane, told_at};
-use model::{Setting, WhatIfView};
+use model::{Advice, Setting, WhatIfView};
+use runs::LimitFrom;
 use vramscope_core::diagnose::source_limits::records_history;
 use vramscope_core::diagnose::vendor::Words;
 use vramscope_core::inference::remedies::best;
@@ -33,7 +34,10 @@ pub const INFO: ViewInfo = ViewInfo {
         ("recorded setting", "what the recording was made with, replayed without a limit and under it"),
         ("against recorded", "the difference to the peak the recording itself has"),
         ("swatch", "click it to draw the setting's curve"),
-        ("best", "certain to pass under the limit, or under most of its range; then the fewest retries and the lowest peak"),
+        (
+            "best",
+            "certain to pass under the limit, or under most of its range; then the fewest retries and the lowest peak; nowhere when no setting is better than the recorded one",
+        ),
         ("double click", "open the setting's run as a recording, in a tab of its own"),
         ("fails after", "the first request the allocator model cannot serve; the run stops there"),
         ("to", "a range: the result depends on where the driver puts segments"),
@@ -80,6 +84,10 @@ impl View for WhatIfView {
                 self.runs.resume();
             }
             ui.label(Type::Caption.text(format!("stopped, {}", self.progress_text())).color(cx.tokens.text2));
+        }
+        if self.lacks_charts {
+            let about = "Close other panes, enlarge the window, or make the interface smaller (Ctrl+Minus).";
+            ui.label(Type::Caption.text("no room for the charts").color(cx.tokens.text2)).on_hover_text(about);
         }
     }
 
@@ -139,15 +147,18 @@ impl View for WhatIfView {
             self.limit_text = Bytes(own.limit).limit();
         }
         // Until the user chooses, selects the setting that findings and the autopsy recommend, and shows it right below the
-        // recorded one with its line to copy.
-        if !self.is_chosen
-            && let Some((best, _)) = self.best()
-        {
-            self.selected = best.min(1);
-            self.settings[self.selected..=best].rotate_right(1);
+        // recorded one with its line to copy. Where no setting helps, no line is offered.
+        match self.advice() {
+            Advice::Best(best, _) if !self.is_chosen => {
+                self.selected = best.min(1);
+                self.settings[self.selected..=best].rotate_right(1);
+            }
+            Advice::NoneHelps if !self.is_chosen => self.selected = 0,
+            _ => {}
         }
         let pane_rect = ui.max_rect();
         let areas = layout::areas(pane_rect, self.settings.len());
+        self.lacks_charts = areas.charts.is_none();
         anchor::mark(ui, "settings", areas.tools);
         pane::inside(ui, areas.tools, "tools", |ui| self.tools(ui, cx));
         pane::inside(ui, areas.table, "settings", |ui| self.table(ui, cx));
@@ -165,6 +176,26 @@ impl View for WhatIfView {
         }
         self.error_ui(ui, cx, areas.tools);
     }
+}
+
+/// True when a setting is better than the recorded one: more certain to serve all, fewer retries under the limit, or a lower peak
+/// without it.
+fn helps(limited: &Row, own_limited: &Row, free: &Row, own_free: &Row) -> bool {
+    let passes = |row: &Row| (!row.oom, !row.oom && row.is_verdict_certain());
+    let (is, was) = (passes(limited), passes(own_limited));
+    is > was || is == was && (limited.num_alloc_retries < own_limited.num_alloc_retries || lowers(free, own_free))
+}
+
+fn lowers(row: &Row, own: &Row) -> bool {
+    !row.oom && row.peak_reserved_bytes < own.peak_reserved_bytes
+}
+
+/// The setting with the lowest peak without a limit, when it is lower than under the recorded setting, the first row.
+fn lowest_peak(rows: &[&Row]) -> Option<(usize, String)> {
+    let own = rows.first()?;
+    let (at, least) =
+        rows.iter().enumerate().filter(|(_, row)| lowers(row, own)).min_by_key(|(_, row)| row.peak_reserved_bytes)?;
+    Some((at, format!("lowers the peak by {}", Bytes(own.peak_reserved_bytes - least.peak_reserved_bytes))))
 }
 
 impl WhatIfView {
@@ -187,11 +218,28 @@ impl WhatIfView {
         self.answer(row, Some(self.limit()?))
     }
 
-    /// The best setting under the limit and the reason, once all settings were simulated.
+    /// Which setting helps most, once all settings were simulated.
+    fn advice(&self) -> Advice {
+        // Where nothing failed and no limit was typed, the recorded peak stands in for the limit. No request fails for it.
+        let is_limited = self.limit.is_some() || self.runs.own().is_some_and(|own| own.limit_from != LimitFrom::Peak);
+        let all = |limit| (0..self.settings.len()).map(|i| self.answer(i, limit)).collect::<Option<Vec<_>>>();
+        let (Some(free), Some(limited)) = (all(None), self.limit().and_then(|limit| all(Some(limit)))) else {
+            return Advice::Waiting;
+        };
+        let [free, limited] = [&free, &limited].map(|answers| answers.iter().map(|a| &a.row).collect::<Vec<&Row>>());
+        let found = match is_limited {
+            true => best(&limited).filter(|(at, _)| helps(limited[*at], limited[0], free[*at], free[0])),
+            false => lowest_peak(&free),
+        };
+        found.map_or(Advice::NoneHelps, |(at, why)| Advice::Best(at, why))
+    }
+
+    /// The best setting and the reason.
     fn best(&self) -> Option<(usize, String)> {
-        let answers: Vec<Arc<Answer>> = (0..self.settings.len()).map(|i| self.limited(i)).collect::<Option<_>>()?;
-        let rows: Vec<&Row> = answers.iter().map(|a| &a.row).collect();
-        best(&rows)
+        match self.advice() {
+            Advice::Best(at, why) => Some((at, why)),
+            Advice::Waiting | Advice::NoneHelps => None,
+        }
     }
 
     /// Removes a setting that the user added.

@@ -19,6 +19,16 @@ pub(super) struct Setting {
     pub slot: usize,
 }
 
+/// What the answers say together.
+pub(super) enum Advice {
+    /// Some settings were not simulated yet.
+    Waiting,
+    /// The best setting, and why.
+    Best(usize, String),
+    /// No setting serves more or has a lower peak than the recorded one.
+    NoneHelps,
+}
+
 #[derive(Default)]
 pub(super) struct WhatIfView {
     pub settings: Vec<Setting>,
@@ -26,6 +36,8 @@ pub(super) struct WhatIfView {
     /// The user or another view chose the selected setting. Until then the best one is selected.
     pub is_chosen: bool,
     pub runs: Runs,
+    /// The pane had no room for the charts in the last frame.
+    pub lacks_charts: bool,
     /// The user's limit; `None` uses the recording's.
     pub limit: Option<u64>,
     pub limit_text: String,

@@ -3,7 +3,7 @@
 use egui::{ScrollArea, Ui, pos2, vec2};
 
 use super::ViewContext;
-use super::model::{WhatIfView, outcome, outcome_span};
+use super::model::{Advice, WhatIfView, outcome, outcome_span};
 use super::runs::{LimitFrom, Own};
 use super::table::{OVER_LIMIT, against};
 use crate::app::state::Action;
@@ -26,7 +26,11 @@ impl WhatIfView {
         let Some(setting) = self.settings.get(row) else { return };
         let (free, limited) = (self.answer(row, None), self.limited(row));
         let (own, own_limited) = (self.answer(0, None), self.limited(0));
-        let best = self.best().filter(|(at, _)| *at == row);
+        let advice = self.advice();
+        let best = match &advice {
+            Advice::Best(at, why) if *at == row => Some(why),
+            _ => None,
+        };
         ui.add_space(12.0);
         pane::padded(ui, |ui| {
             label::paragraph(ui, &setting.title, Type::MonoStrong, t.text1);
@@ -66,9 +70,21 @@ impl WhatIfView {
             ui.add_space(4.0);
             label::paragraph(ui, &sentence(setting.about), Type::Body, t.text2);
         });
-        if let Some((_, why)) = best {
+        let verdict = match (best, &advice) {
+            (Some(why), _) => Some((Icon::Check, sentence(&format!("best: {why}")))),
+            (None, Advice::NoneHelps) => {
+                let all_fail = (0..self.settings.len()).all(|i| self.limited(i).is_some_and(|a| a.row.oom));
+                let why = match all_fail {
+                    true => "a request fails under this limit with each of them",
+                    false => "none serves more requests, and none lowers the peak",
+                };
+                Some((Icon::Cross, format!("No setting helps here: {why}.")))
+            }
+            _ => None,
+        };
+        if let Some((icon, words)) = verdict {
             ui.add_space(6.0);
-            pane::padded(ui, |ui| marked(ui, Icon::Check, &sentence(&format!("best under the limit: {why}")), t.text1));
+            pane::padded(ui, |ui| marked(ui, icon, &words, t.text1));
         }
         if let (Some(a), Some(known)) = (&free, self.runs.own()) {
             let peaks = [
@@ -252,7 +268,7 @@ fn headline(ui: &mut Ui, cx: &ViewContext<'_>, a: &Answer) {
     ui.add_space(4.0);
     let gap = if beyond == was {
         format!(
-            "{} lies between the peaks of reserved and allocated memory. Perfect packing would not reserve it.",
+            "At the peak {} more is reserved than was ever allocated. Without fragmentation it would not be needed.",
             Bytes(beyond)
         )
     } else {

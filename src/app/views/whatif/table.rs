@@ -224,10 +224,7 @@ fn tip(setting: &Setting, free: Option<&Answer>, limited: Option<&Answer>, best:
     let mut tip = Tip::new(setting.title.clone()).width(360.0);
     let mut notes = vec![super::side::sentence(setting.about)];
     if let Some(why) = best {
-        notes.push(format!(
-            "Best under the limit: it {}.",
-            why.strip_prefix("the only").map_or(why.to_owned(), |w| format!("is the only{w}"))
-        ));
+        notes.push(format!("Best: it {}.", why.strip_prefix("the only").map_or(why.to_owned(), |w| format!("is the only{w}"))));
     }
     for (name, answer) in [("No limit", free), ("Limit", limited)] {
         let Some(a) = answer else { continue };
@@ -268,9 +265,10 @@ fn lower(rect: Rect) -> Rect {
 fn peak(c: &Cell<'_>, answer: Option<&Answer>, size: SizeColumn) {
     let Some(Answer { row, .. }) = answer else { return };
     let text = size.figure(row.peak_reserved_bytes);
-    let [low, high] = row.peak_reserved_span;
-    let under = match (low < high, row.is_estimate()) {
-        (true, _) => format!("{}–{}", size.figure(low), size.figure(high)),
+    let [low, high] = row.peak_reserved_span.map(|bytes| size.figure(bytes));
+    // Ends that read alike are no span.
+    let under = match (low != high, row.is_estimate()) {
+        (true, _) => format!("{low}–{high}"),
         (false, true) => "estimate".to_owned(),
         (false, false) => return c.figure(&text, c.t.text1),
     };

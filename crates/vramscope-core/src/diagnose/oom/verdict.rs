@@ -48,7 +48,7 @@ impl Verdict {
     pub fn title(self) -> &'static str {
         match self {
             Verdict::Fragmentation => "Fragmentation",
-            Verdict::Cap => "The cap",
+            Verdict::Cap => "Cap reached",
             Verdict::Capacity => "Device full",
             Verdict::Contention => "Other processes",
             Verdict::NonPytorch => "Outside PyTorch",

@@ -145,6 +145,19 @@ impl Engine {
         wall + i64::try_from(clock.now().saturating_sub(then).as_micros()).unwrap_or(i64::MAX)
     }
 
+    /// Goes on after a pause. The time of the pause is a gap, in which no sample was due.
+    pub fn resume(&mut self, clock: &impl Clock) {
+        let (now, to) = (clock.now(), self.time_us(clock));
+        for d in &mut self.devices {
+            for call in &mut d.calls {
+                call.due = call.due.max(now);
+            }
+            if d.last_sample_us > 0 {
+                self.out.push(Record::Lost(Lost { d: Some(d.number), n: 0, from: d.last_sample_us, to }));
+            }
+        }
+    }
+
     fn follow_clock(&mut self, clock: &impl Clock) {
         if self.anchor.is_none() {
             self.anchor = Some((clock.now(), clock.wall_us()));

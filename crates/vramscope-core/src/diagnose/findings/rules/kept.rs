@@ -173,7 +173,7 @@ fn ends_before_backward(p: &RuleInput<'_>, blocks: &[&BlockAt], bytes: u64, sent
         .bytes_of("kept for backward", bytes)
         .bytes_of("peak", peak(p))
         .at(place(p, blocks))
-        .advice(&format!(
+        .advice(format!(
             "The program {}, so it trains: the backward pass comes next and may need more. Record a whole step, or two.",
             match keeps_state(p) {
                 true => "holds gradients or optimizer state",

@@ -26,7 +26,7 @@ pub(super) fn autocast_copies(p: &RuleInput<'_>) -> Option<Finding> {
             return finding
                 .says(format!("{says}. The graph, which no recorded backward pass uses, keeps them, with or without autocast's cache."))
                 .remedy("with torch.inference_mode(), torch.autocast(\"cuda\", dtype=torch.bfloat16, cache_enabled=False):")
-                .advice("Without a graph, cache_enabled=False frees each copy after its use; without cache_enabled=False the cache keeps them. For inference convert the model once: model.to(torch.bfloat16), without autocast.")
+                .advice("Without a graph, cache_enabled=False frees each copy after its use; the cache would keep them. For inference convert the model once: model.to(torch.bfloat16), without autocast.")
                 .check("No block of half a weight's size lives to the end of the forward pass.");
         }
         return finding
